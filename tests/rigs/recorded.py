@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from levelog_base.wire.records import ControlRecord
+from levelog_base.wire.records import BookmarkNoted, ContactLost
 from rigs.levelog import WEBS_FILE, Levelog
 from rigs.processing import Processing
 from rigs.webs import pod, web
@@ -33,7 +33,7 @@ async def record_webs(nats_url: str, folder: Path) -> Recorded:
     return Recorded(Levelog(folder), env, scaled)
 
 
-async def scale(stack: Processing, *marks: ControlRecord, **metadata: Any) -> int:
+async def scale(stack: Processing, *marks: BookmarkNoted | ContactLost, **metadata: Any) -> int:
     """Let it make five decisions; returns the sequence of the record that asks for four replicas.
 
     `marks` come after the first list; `metadata` is of the Web that is scaled.

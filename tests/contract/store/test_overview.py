@@ -25,6 +25,7 @@ from levelog_store.rows import LevelRow, Scope
 from levelog_store.tables import checkpoints, levels, syncs, wakeups
 from rigs import leasing
 from rigs.intents import decide, intent
+from rigs.tablerows import table_row
 from rigs.webs import NOON
 
 
@@ -44,32 +45,12 @@ async def add(database: Database, table: Any, *rows: dict[str, Any]) -> None:
 
 
 def wake(scope: Scope, view: str, parent: str) -> dict[str, Any]:
-    return {
-        "scope": scope.number,
-        "view": view,
-        "parent": parent,
-        "partition": 0,
-        "cause": 1,
-        "generation": 1,
-        "due_at": None,
-    }
+    return table_row(wakeups, scope, view=view, parent=parent, cause=1, generation=1, due_at=None)
 
 
 def sync(scope: Scope, resource: str, partition: int, finished: int) -> dict[str, Any]:
-    return {
-        "scope": scope.number,
-        "partition": partition,
-        "resource": resource,
-        "unfinished": "{}",
-        "started_sequence": 1,
-        "finished_sequence": finished,
-        "namespaces": "",
-        "version": 1,
-        "gap_sequence": 0,
-        "api_version": "",
-        "heard_at": None,
-        "error": "",
-    }
+    given = {"resource": resource, "partition": partition, "finished_sequence": finished}
+    return table_row(syncs, scope, unfinished="{}", started_sequence=1, version=1, heard_at=None, **given)
 
 
 async def lines(database: Database, scope: Scope, **selected: str) -> list[LevelLine]:

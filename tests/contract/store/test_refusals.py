@@ -8,8 +8,9 @@ from sqlalchemy import insert
 from levelog_store.connect.database import Database
 from levelog_store.look.refusals import read_refusals
 from levelog_store.tables import decisions
-from rigs.intents import NOON, decide, intent
+from rigs.intents import decide, intent
 from rigs.leasing import SCOPE
+from rigs.tablerows import table_row
 from rigs.webs import receipt
 
 VIEW = "webs/pods"
@@ -25,23 +26,6 @@ def failed(parent: str, number: int, error: str) -> dict[str, Any]:
     return {**row, "error": said.error, "receipt": msgspec.json.encode(said)}
 
 
-def decision(parent: str, number: int, status: str) -> dict[str, Any]:
-    columns = ("cause", "parent_sequence", "snapshot")
-    return {
-        "scope": SCOPE.number,
-        "view": VIEW,
-        "parent": parent,
-        "round": number,
-        "status": status,
-        "decided_at": NOON,
-        "is_called": True,
-        **dict.fromkeys(("parent_uid", "causes", "suppressed", "reason", "fingerprint"), ""),
-        **dict.fromkeys(("reads", "intents"), b"[]"),
-        **dict.fromkeys(columns, 1),
-        "basis": b"{}",
-    }
-
-
 async def told(database: Database, before: dict[str, int]) -> dict[str, tuple[int, str, str]]:
     async with database.reading() as connection:
         found = await read_refusals(connection, SCOPE, {(VIEW, parent): number for parent, number in before.items()})
@@ -53,8 +37,12 @@ async def test_failures_count_since_the_level_was_in_sync_and_before_the_round(d
     writes += [intent("pods/default/done", verb="delete", parent=BLOG, state="settled")]
     await decide(database, *writes)
     rows = [(SHOP, 1, "settling"), (SHOP, 2, "in_sync"), (SHOP, 4, "failed"), (BLOG, 1, "in_sync")]
+    made = [
+        table_row(decisions, SCOPE, ordinal=ordinal, view=VIEW, parent=parent, round=number, status=status)
+        for ordinal, (parent, number, status) in enumerate(rows)
+    ]
     async with database.transaction() as connection:
-        await connection.execute(insert(decisions), [decision(*each) for each in rows])
+        await connection.execute(insert(decisions), made)
     last = (2, "delete pods/default/two", "two")
     assert await told(database, {SHOP: 5, BLOG: 2}) == {SHOP: last}
     assert await told(database, {SHOP: 4, BLOG: 3}) == {

@@ -1,15 +1,12 @@
 import asyncio
-from typing import Any
 
 import pytest
-from sqlalchemy import Boolean, Integer, Table, insert, select
-from sqlalchemy.types import TypeEngine
+from sqlalchemy import insert, select
 
 from levelog_base.errors import ConfigurationError
 from levelog_store.connect.database import Database
-from levelog_store.dialects import Json, Timestamp, upsert
+from levelog_store.dialects import upsert
 from levelog_store.owners.scopes import reset_scope
-from levelog_store.rows import Scope
 from levelog_store.tables import (
     dependencies,
     index_entries,
@@ -24,28 +21,9 @@ from levelog_store.tables import (
     wakeups,
 )
 from rigs.leasing import LONG_AGO, PARTITIONS, count, fold, processor, scope_of, sequences
+from rigs.tablerows import table_row
 
 FOLDED = (objects, tombstones, index_entries, key_versions, dependencies, wakeups, syncs)
-
-
-def row(table: Table, scope: Scope, **values: Any) -> dict[str, Any]:
-    """A row with something in every column that must have it."""
-    filled = {column.name: filler(column.type) for column in table.columns if not column.nullable}
-    return {**filled, "scope": scope.number, **values}
-
-
-def filler(kind: TypeEngine[Any]) -> object:
-    match kind:
-        case Timestamp():
-            return LONG_AGO
-        case Json():
-            return b"null"
-        case Boolean():
-            return False
-        case Integer():
-            return 0
-        case _:
-            return ""
 
 
 async def test_a_scope_is_made_once_however_many_open_it(database: Database) -> None:
@@ -114,15 +92,17 @@ async def test_a_reset_deletes_what_was_folded_and_keeps_rounds_and_intents_but_
     async with database.transaction() as connection:
         for each in (scope, other):
             for table in FOLDED:
-                await upsert(connection, table, [row(table, each)])
-            await connection.execute(insert(levels), [row(levels, each, **level)])
-        await connection.execute(insert(levels), [row(levels, scope, **held_call)])
+                await upsert(connection, table, [table_row(table, each)])
+            await connection.execute(insert(levels), [table_row(levels, each, **level)])
+        await connection.execute(insert(levels), [table_row(levels, scope, **held_call)])
         for key, receipt, is_folded in (("waiting", b"{}", False), ("done", b"{}", True), ("open", None, False)):
-            values = row(intents, scope, key=key, receipt=receipt, is_folded=is_folded, is_relayed=receipt is not None)
+            values = table_row(
+                intents, scope, key=key, receipt=receipt, is_folded=is_folded, is_relayed=receipt is not None
+            )
             await connection.execute(insert(intents), [values])
         for state in ("pending", "claimed", "settled"):
-            await connection.execute(insert(intents), [row(intents, other, key=f"other {state}", state=state)])
-            await connection.execute(insert(intents), [row(intents, scope, key=f"{state} before", state=state)])
+            await connection.execute(insert(intents), [table_row(intents, other, key=f"other {state}", state=state)])
+            await connection.execute(insert(intents), [table_row(intents, scope, key=f"{state} before", state=state)])
 
     again = await reset_scope(database, scope, stream_created="stream-2", reason="the stream was made anew")
 

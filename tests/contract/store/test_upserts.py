@@ -5,12 +5,12 @@ from sqlalchemy import select
 from levelog_store.connect.database import Database
 from levelog_store.dialects import upsert
 from levelog_store.tables import objects, syncs
+from rigs.leasing import SCOPE
+from rigs.tablerows import table_row
 
 
 def sync(partition: int, **changed: Any) -> dict[str, Any]:
-    row = {"unfinished": "", "namespaces": "", "api_version": "", "version": 0, "error": ""}
-    row |= dict.fromkeys(("started_sequence", "finished_sequence", "gap_sequence"), 0)
-    return {"scope": 1, "partition": partition, "resource": "pods", **row, **changed}
+    return table_row(syncs, SCOPE, partition=partition, resource="pods", **changed)
 
 
 async def read(database: Database) -> list[tuple[Any, ...]]:
@@ -49,19 +49,7 @@ async def test_no_rows_are_no_statement(database: Database) -> None:
 async def test_thousands_of_large_rows_go_at_once(database: Database) -> None:
     body = b'{"data":"' + b"x" * 3000 + b'"}'
     rows = [
-        {
-            "scope": 1,
-            "object": f"webs.example.com/default/web-{n}",
-            "partition": n % 16,
-            "resource": "webs.example.com",
-            "namespace": "default",
-            "name": f"web-{n}",
-            "uid": str(n),
-            "version": n,
-            "sequence": n,
-            "is_deleting": False,
-            "body": body,
-        }
+        table_row(objects, SCOPE, object=f"webs.example.com/default/web-{n}", name=f"web-{n}", body=body)
         for n in range(3000)
     ]
     async with database.transaction() as connection:
