@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncGenerator, Sequence
+from itertools import chain
 from multiprocessing.connection import Connection
 from typing import Final
 
@@ -42,7 +43,7 @@ async def print_changes(settings: Settings) -> None:
 async def show_board(settings: Settings, lines: int, noted: Connection, heading: str) -> None:
     """Print what comes out of a pipe, and keep the levels and what is noted below it, until the pipe ends.
 
-    `lines` is a descriptor; stdout is a terminal. What comes through `noted` is a list of lines.
+    `lines` is a descriptor; stdout is a terminal. Through `noted` come subjects, each with its lines.
     """
     from rich.console import Console  # noqa: PLC0415 - for terminals only
     from rich.live import Live  # noqa: PLC0415
@@ -55,13 +56,15 @@ async def show_board(settings: Settings, lines: int, noted: Connection, heading:
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(lines, "rb", buffering=0)
     )
     levels: Levels = []
-    notes: Sequence[str] = []
+    notes: dict[str, list[str]] = {}
     try:
         with Live(console=console, auto_refresh=False, transient=True) as live:
 
             def draw() -> None:
                 size = shutil.get_terminal_size()
-                shown = "\n".join(board_lines(levels, heading, notes, size.columns - _MARGIN, size.lines))
+                shown = "\n".join(
+                    board_lines(levels, heading, [*chain(*notes.values())], size.columns - _MARGIN, size.lines)
+                )
                 live.update(Text.from_ansi(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
 
             async def follow() -> None:
@@ -70,12 +73,12 @@ async def show_board(settings: Settings, lines: int, noted: Connection, heading:
                     draw()
 
             def take() -> None:
-                nonlocal notes
                 try:
-                    notes = noted.recv()
+                    subject, said = noted.recv()
                 except EOFError:  # all others have ended
                     loop.remove_reader(noted.fileno())
                 else:
+                    notes[subject] = said
                     draw()
 
             following = loop.create_task(follow())

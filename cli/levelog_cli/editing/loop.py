@@ -17,7 +17,7 @@ from levelog_cli.editing.board import print_changes, show_board
 from levelog_cli.editing.forking import Child, Family, preload
 from levelog_cli.editing.installing import define
 from levelog_cli.editing.notes import BoardNotes
-from levelog_cli.editing.objectfiles import ObjectFiles
+from levelog_cli.editing.objectfiles import keep_applied
 from levelog_cli.editing.reloader import Reloader
 from levelog_cli.logs import set_up_logs
 from levelog_cli.printing.lines import print_line
@@ -65,12 +65,13 @@ def develop(
 
             fork_pages(family, own)
         reloader = Reloader(own, files, family, prepare=lambda: define(own, files), notes=notes)
-        kept = ObjectFiles(own, objects, family, notes)
+        applying: Child | None = None
         while not family.is_ending:
-            if reloader.look():
-                kept.renew(is_redefined=reloader.is_redefined)
-            kept.look()
-            family.wait(cluster, *reloader.waited_for, *kept.waited_for)
+            if reloader.look() and objects and (applying is None or reloader.is_redefined):
+                if applying is not None:
+                    applying.stop()
+                applying = family.fork("objects", lambda: keep_applied(own, objects, notes))
+            family.wait(cluster, *reloader.waited_for)
             _require(cluster, family)
 
 

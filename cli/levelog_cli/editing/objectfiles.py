@@ -1,21 +1,20 @@
-"""Objects from files, applied to a cluster under development when files or definitions change, or one was refused."""
+"""Objects from files, applied to a cluster under development when a file is saved, or one was refused."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
 from itertools import chain
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
 from levelog_base.errors import ConfigurationError, LevelogError
 from levelog_base.wire.manifests import each_manifest
 from levelog_cli.crds.definitions import API_VERSION
-from levelog_cli.editing.codefiles import Stamp, stamp_of
-from levelog_cli.editing.forking import Child, Family
+from levelog_cli.editing.forking import LOOK_SECONDS
 from levelog_cli.editing.installing import StoredVersion, apply, find_served, until_defined
 from levelog_cli.editing.notes import BoardNotes
+from levelog_cli.editing.watchedfiles import WatchedFiles
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
 from levelog_kube.client import KubeClient
@@ -26,103 +25,56 @@ log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS: Final = 2.0
 """Between two tries of what is refused: what it lacks may come from elsewhere."""
+_Due = tuple[Path, dict[str, Any]]
+"""An object, and the file that it is in."""
 
 
-class ObjectFiles:
-    """Applies the objects of files; `look` is called again and again, `renew` when there may be other definitions.
+async def keep_applied(settings: Settings, files: Sequence[Path], notes: BoardNotes) -> None:
+    """Apply the objects of the files, and again what is saved or was refused, until cancelled.
 
-    What others have set or deleted since stays so, until the file is saved, a definition changes, or it starts anew.
+    What others have set or deleted since stays so.
     """
-
-    def __init__(self, settings: Settings, files: Sequence[Path], family: Family, notes: BoardNotes) -> None:
-        self._settings = settings
-        self._files: Sequence[Path] = []
-        self._given = files
-        self._family = family
-        self._notes = notes
-        self._stamps: dict[Path, Stamp | None] = {}
-        self._seen: dict[Path, Stamp | None] = {}
-        self._due: list[tuple[Path, dict[str, Any]]] = []
-        self._unread: dict[Path, list[str]] = {}
-        self._again_at = float("inf")
-        self._told: Sequence[str] = []
-        self._applying: tuple[Child, Connection] | None = None
-
-    @property
-    def waited_for(self) -> list[Connection]:
-        """What is worth a look when it has something to say."""
-        return [self._applying[1]] if self._applying is not None else []
-
-    def renew(self, *, is_redefined: bool) -> None:
-        """Apply them with the next look, if that is the first time or there are other definitions."""
-        if is_redefined or not self._files:
-            self._files, self._stamps = self._given, {}
-
-    def look(self) -> None:
-        """Take in what became of the files, and apply them if there is a reason."""
-        if self._applying is not None and not self._has_ended(*self._applying):
-            return
-        now = {file: stamp_of(file) for file in self._files}
-        is_at_rest, self._seen = now == self._seen, now  # a save takes a while
-        saved = [file for file in self._files if file not in self._stamps or now[file] != self._stamps[file]]
-        if not (saved and is_at_rest) and time.monotonic() < self._again_at:
-            return
-        if saved and is_at_rest:
-            if changed := [str(file) for file in saved if file in self._stamps]:
-                log.info("changed: %s", ", ".join(changed))
-            self._read(saved)
-            self._stamps = now
-        self._again_at = float("inf")
-        told, telling = Pipe(duplex=False)
-
-        async def work() -> None:
-            async with await connect_cluster(self._settings) as client:
-                telling.send(await _refusals(client, self._due))
-
-        child = self._family.fork("objects", work)
-        telling.close()
-        self._applying = child, told
-
-    def _read(self, files: Sequence[Path]) -> None:
-        """Take what is in the files for what is to be applied."""
-        for file in files:
-            found: list[dict[str, Any] | ConfigurationError] = []
-            try:
-                found += each_manifest(file)
-            except ConfigurationError as error:
-                found.append(error)
-            wrong = [each for each in found if isinstance(each, ConfigurationError)]
-            self._unread[file] = [f"objects cannot be read from {each}; {_mend(file)}" for each in wrong]
-            self._due = [each for each in self._due if each[0] != file]
-            self._due += [(file, each) for each in found if not isinstance(each, ConfigurationError)]
-
-    def _has_ended(self, child: Child, told: Connection) -> bool:
-        """Tell of what came out, if it has."""
-        if not told.poll():
-            return False
-        refusals: list[list[str]] | None
-        try:
-            refusals = told.recv()
-        except EOFError:  # it was asked to end, or what ended it is on stderr
-            refusals = None
-        told.close()
-        child.end()
-        self._applying = None
-        if refusals is None:
-            return True
-        self._due = [each for each, lines in zip(self._due, refusals, strict=True) if lines]
-        if self._due:
-            self._again_at = time.monotonic() + _AGAIN_SECONDS
-        said = list(dict.fromkeys(chain(*self._unread.values(), *refusals)))
-        for line in said:
-            if line not in self._told:
-                log.error("%s", line)
-        self._told = said
-        self._notes.put("objects", said)
-        return True
+    watched = WatchedFiles(lambda: files)
+    saved: Sequence[Path] = files
+    due: list[_Due] = []
+    unread: dict[Path, list[str]] = {}
+    told: Sequence[str] = []
+    again_at = float("inf")
+    async with await connect_cluster(settings) as client:
+        while True:
+            if saved:
+                watched.mark()
+            for file in saved:
+                found, unread[file] = _read(file)
+                due = [each for each in due if each[0] != file] + found
+            if saved or time.monotonic() >= again_at:
+                refusals = await _refusals(client, due)
+                due = [each for each, lines in zip(due, refusals, strict=True) if lines]
+                again_at = time.monotonic() + _AGAIN_SECONDS if due else float("inf")
+                said = list(dict.fromkeys(chain(*unread.values(), *refusals)))
+                for line in said:
+                    if line not in told:
+                        log.error("%s", line)
+                told = said
+                notes.put("objects", said)
+            await asyncio.sleep(LOOK_SECONDS)
+            if saved := watched.changed():
+                log.info("changed: %s", ", ".join(map(str, saved)))
 
 
-async def _refusals(client: KubeClient, due: Sequence[tuple[Path, dict[str, Any]]]) -> list[list[str]]:
+def _read(file: Path) -> tuple[list[_Due], list[str]]:
+    """The objects of a file, and what of it cannot be read."""
+    found: list[dict[str, Any] | ConfigurationError] = []
+    try:
+        found += each_manifest(file)
+    except ConfigurationError as error:
+        found.append(error)
+    objects = [(file, each) for each in found if not isinstance(each, ConfigurationError)]
+    wrong = [each for each in found if isinstance(each, ConfigurationError)]
+    return objects, [f"objects cannot be read from {each}; {_mend(file)}" for each in wrong]
+
+
+async def _refusals(client: KubeClient, due: Sequence[_Due]) -> list[list[str]]:
     """Apply what the files say, definitions first; returns for each object why it is refused, empty if it is not."""
     refusals: list[list[str]] = [[] for _ in due]
     unserved: dict[str, list[int]] = {}

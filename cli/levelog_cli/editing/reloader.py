@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from levelog_base.errors import ConfigurationError, LevelogError
-from levelog_cli.editing.codefiles import CodeFiles
 from levelog_cli.editing.forking import Child, Family, preload
 from levelog_cli.editing.notes import BoardNotes
+from levelog_cli.editing.watchedfiles import code_files
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.printing.lines import print_lines
 from levelog_cli.printing.planned import change_lines
@@ -78,7 +78,7 @@ class Reloader:
         self._settings = settings
         self._files = files
         self._family = family
-        self._code = CodeFiles(files)
+        self._code = code_files(files)
         self._running: Child | None = None
         self._is_tried = False
         self.is_redefined = False

@@ -1,11 +1,11 @@
-"""The Python files that an application may be made of, and whether any of them has changed since it was loaded.
+"""Files that change while a command runs: those that it is told of, and all that an application may be made of.
 
 They are looked at again and again: a mounted folder of a container sends no notifications, and a few files cost
 nothing to look at.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,8 +16,8 @@ from levelog_cli.packages import package_of
 _TESTS: Final = ("test_*.py", "conftest.py")
 
 
-class Stamp(NamedTuple):
-    """The stamp of a file: saving changes it."""
+class _Stamp(NamedTuple):
+    """What saving changes of a file."""
 
     modified: int
     """Nanoseconds."""
@@ -25,30 +25,35 @@ class Stamp(NamedTuple):
     size_bytes: int
 
 
-class CodeFiles:
-    """How the files of the operators' folders, and of the packages in these, were when they were loaded; but tests."""
+class WatchedFiles:
+    """How the files were when they were taken in; `find` tells which there are now."""
 
-    def __init__(self, files: Sequence[Path]) -> None:
-        self._given = [file.resolve() for file in files if not file.is_dir()]
-        self._folders = {_edited_folder(file.resolve()) for file in files}
-        self._before: dict[Path, Stamp | None] = {}
-        self._seen: dict[Path, Stamp | None] | None = None
+    def __init__(self, find: Callable[[], Iterable[Path]]) -> None:
+        self._find = find
+        self._before: dict[Path, _Stamp | None] = {}
+        self._seen: dict[Path, _Stamp | None] | None = None
 
     def mark(self) -> None:
-        """Take the files as they are now for those that are loaded next."""
+        """Take the files as they are now for those that are taken in next."""
         self._before = self._stamps()
         self._seen = None
 
     def changed(self) -> list[Path]:
-        """The files that differ from what was loaded, once two looks in a row find the same: a save takes a while."""
+        """The files that differ from what was taken in, once two looks in a row find the same: a save takes a while."""
         now = self._stamps()
         is_at_rest, self._seen = now == self._seen, now
         counting = {*now, *self._before} if is_at_rest else set[Path]()
         return sorted(file for file in counting if now.get(file) != self._before.get(file))
 
-    def _stamps(self) -> dict[Path, Stamp | None]:
-        beside = (file for folder in self._folders for file in _files_in(folder))
-        return {file: stamp_of(file) for file in (*self._given, *beside)}
+    def _stamps(self) -> dict[Path, _Stamp | None]:
+        return {file: _stamp_of(file) for file in self._find()}
+
+
+def code_files(files: Sequence[Path]) -> WatchedFiles:
+    """The files of the operators' folders, and of the packages in these; but tests."""
+    given = [file.resolve() for file in files if not file.is_dir()]
+    folders = {_edited_folder(file.resolve()) for file in files}
+    return WatchedFiles(lambda: [*given, *(file for folder in folders for file in _files_in(folder))])
 
 
 def _edited_folder(given: Path) -> Path:
@@ -67,10 +72,10 @@ def _files_in(folder: Path) -> Iterator[Path]:
                 yield from _files_in(path)
 
 
-def stamp_of(file: Path) -> Stamp | None:
-    """The stamp of a file now; None if it is not there."""
+def _stamp_of(file: Path) -> _Stamp | None:
+    """None if the file is not there."""
     try:
         status = file.stat()
     except FileNotFoundError:
         return None
-    return Stamp(status.st_mtime_ns, status.st_ino, status.st_size)
+    return _Stamp(status.st_mtime_ns, status.st_ino, status.st_size)
