@@ -23,6 +23,7 @@ from levelog.operator import OPERATOR, Operator, loaded_into
 from levelog.resources import ResourceBase
 from levelog_base.errors import ConfigurationError, OperatorError
 from levelog_base.wire.objects import Application
+from levelog_cli.layers import REPLACED
 from levelog_cli.packages import Package, package_of
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.settings import Settings
@@ -30,7 +31,6 @@ from levelog_processors.program import Program
 
 log = logging.getLogger(__name__)
 
-_FOR_KOPF: Final = "write `from levelog.compat import kopf` in place of `import kopf` and `import kopf.cli`"
 _neighbours: Final[dict[Path, dict[str, ModuleType]]] = {}
 """What operator files have imported of their own folder, by that."""
 _DATA: Final = (".yaml", ".yml", ".json", ".toml")
@@ -53,12 +53,13 @@ def load_operators(files: Sequence[Path]) -> list[Operator]:
     operators: dict[int, Operator] = {}
     for file, values in loading.values(files):
         found = [value for value in values if isinstance(value, Operator)]
-        is_of_kopf = any(isinstance(value, ModuleType) and value.__name__ == "kopf" for value in values)
-        if found and is_of_kopf:  # as after `import kopf.cli`, which gives the name to Kopf again
-            log.warning("%s imports kopf too, whose decorators levelog does not see: %s", _shown(file), _FOR_KOPF)
+        libraries = {value.__name__ for value in values if isinstance(value, ModuleType)} & REPLACED.keys()
+        write = "; ".join(REPLACED[name].instead for name in libraries) or 'write op = Operator("…") at module level'
+        if found and libraries:  # as after an import of a submodule, which gives the name to the library again
+            named = ", ".join(libraries)
+            log.warning("%s imports %s too, whose decorators levelog does not see: %s", _shown(file), named, write)
         if not found:
             what = "folder" if file.is_dir() else "file"
-            write = _FOR_KOPF if is_of_kopf else 'write op = Operator("…") at module level'
             raise ConfigurationError(f"operator {what} {_shown(file)} defines no Operator: {write}")
         operators.update((id(operator), operator) for operator in found)
     loading.refuse_twins(list(operators.values()))
@@ -235,9 +236,11 @@ def _sentence(file: Path, shown: str, error: BaseException) -> str:
             where = _shown(Path(error.filename)) if error.filename else shown
             text = f": {error.text.strip()}" if error.text else ""
             return f"operator file {where} has a syntax error in line {error.lineno or 1} ({error.msg}){text}"
-        case ModuleNotFoundError(name="kopf"):
+        case ModuleNotFoundError(name=str(name)) if name in REPLACED:
             line = _line_in(file, error.__traceback__)
-            return f"operator file {shown} imports kopf in line {line}, which is not installed: {_FOR_KOPF}"
+            return (
+                f"operator file {shown} imports {name} in line {line}, which is not installed: {REPLACED[name].instead}"
+            )
         case ImportError() if "relative import" in str(error) and package_of(file) is None:
             return (
                 f"operator file {shown} imports relatively, and {_shown(file.parent)} is no package: add an __init__.py"

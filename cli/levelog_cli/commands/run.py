@@ -1,6 +1,6 @@
 """`levelog run`, and its parts as processes of their own: `ingest`, `process`, `actuate`."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 from typer.core import TyperCommand
 
 from levelog_cli.commands.declaring import argument, switch, taking
+from levelog_cli.layers import REPLACED
 from levelog_cli.packages import file_of
 from levelog_cli.running import execute
 from levelog_cli.settings import NATS, Settings
@@ -22,16 +23,6 @@ Reload = Annotated[bool, switch("Restart when a file changes; `run` first prints
 Pages = Annotated[
     bool, switch("Serve pages that show what happens, in a process of their own: see `levelog ui`.", "--ui")
 ]
-_OF_KOPF: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("-A", "--all-namespaces"), "all namespaces are watched unless --namespace names some"),
-    "-n": "write --namespace",
-    **dict.fromkeys(("-v", "--verbose", "-d"), "write --log-level debug"),
-    **dict.fromkeys(("-q", "--quiet"), "write --log-level warning"),
-    **dict.fromkeys(("--log-prefix", "--log-refkey"), "--log-format json has the object in a field of its own"),
-    **dict.fromkeys(("-L", "--liveness"), "--listen 127.0.0.1:8080 serves /healthz and /readyz"),
-    **dict.fromkeys(("--standalone", "--dev", "-P", "--peering", "-p", "--priority"), "processes share the work"),
-}
-"""What is here in place of the options that `kopf run` has beside."""
 _CLUSTER: Final = ("kubeconfig", "context")
 _WRITES: Final = ("requests", "group_requests", "max_backoff", "dry_run")
 _PROCESSING: Final = ("threads", "check_purity", "events_from", "shared_database")
@@ -59,13 +50,14 @@ class FilesCommand(TyperCommand):
 
 
 class RunCommand(FilesCommand):
-    """`levelog run`, which knows what is here in place of an option of `kopf run`."""
+    """`levelog run`, which knows what is here in place of an option of a library that a layer stands in for."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; an option of Kopf's ends the command with what to write instead."""
+        """Read the arguments; an option of such a library ends the command with what to write instead."""
         for name in (each.partition("=")[0] for each in args):
-            if name in _OF_KOPF:
-                ctx.fail(f"No such option: {name} (of kopf run; here {_OF_KOPF[name]})")
+            for library, replaced in REPLACED.items():
+                if name in replaced.options:
+                    ctx.fail(f"No such option: {name} (of {library} run; here {replaced.options[name]})")
         return super().parse_args(ctx, args)
 
 
