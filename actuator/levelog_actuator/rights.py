@@ -31,9 +31,6 @@ RIGHTS: Final[Mapping[Verb, tuple[Right, ...]]] = {
 }
 """Verbs of the API by the verb of the intent."""
 
-TO_BLOCK_OWNERS: Final = Right("update", "finalizers")
-"""Needed on the owner of an applied or created object if OwnerReferencesPermissionEnforcement is on."""
-
 
 def undeclared(function: ReconcileHandler | None, order: Order, parent: ObjectKey) -> str:
     """Why the function that is loaded yields no such write, whatever the tables say; empty: it may.

@@ -14,7 +14,6 @@ from levelog_cli.servers.permissions import (
     Permission,
     ordered,
     to_identify,
-    to_own,
     to_read,
     to_write,
     undeclared,
@@ -43,8 +42,6 @@ class _Identity(Struct, frozen=True, kw_only=True):
     name: str
     does: str
     needs: Sequence[NeededPermission] = ()
-    if_enforced: Sequence[NeededPermission] = ()
-    """Needed only where owners that block their deletion need a permission."""
 
 
 def roles_of(
@@ -89,7 +86,6 @@ def _identities(application: LoadedApplication, namespaces: Sequence[str]) -> It
         name=f"{prefix}-{Role.ACTUATE}",
         does="Writes what was decided.",
         needs=[*to_identify(), *to_write(program, namespaces)],
-        if_enforced=to_own(program, namespaces),
     )
 
 
@@ -98,7 +94,6 @@ def _together(application: LoadedApplication, identities: Sequence[_Identity]) -
         name=f"levelog-{dns_name(application.name)}-run",
         does="Watches what the operators read, decides, and writes what was decided.",
         needs=list(dict.fromkeys(need for each in identities for need in each.needs)),
-        if_enforced=[need for each in identities for need in each.if_enforced],
     )
 
 
@@ -118,9 +113,7 @@ def _documents(identity: _Identity, operator_namespace: str) -> Iterator[str]:
         inside = f"  namespace: {_quoted(namespace)}\n" if namespace else ""
         metadata = f"metadata:\n  name: {identity.name}\n{inside}"
         here = [need for need in identity.needs if need.permission.namespace == namespace]
-        enforced = [need for need in identity.if_enforced if need.permission.namespace == namespace]
-        rules = "".join(_rules(here)) + _enforced(enforced)
-        yield f"apiVersion: {_API}/v1\nkind: {kind}\n{metadata}rules:\n{rules}"
+        yield f"apiVersion: {_API}/v1\nkind: {kind}\n{metadata}rules:\n{''.join(_rules(here))}"
         yield (
             f"apiVersion: {_API}/v1\nkind: {kind}Binding\n{metadata}"
             f"roleRef:\n  apiGroup: {_API}\n  kind: {kind}\n  name: {identity.name}\n"
@@ -149,15 +142,6 @@ def _reasons(needs: Sequence[NeededPermission]) -> str:
     functions = sorted({need.of for need in needs if need.intent})
     named = (f"{', '.join(sorted({n.intent for n in needs if n.of == name}))} by {name}" for name in functions)
     return f"# {'; '.join(named)}\n" if functions else ""
-
-
-def _enforced(needs: Sequence[NeededPermission]) -> str:
-    """The rules as comments."""
-    if not needs:
-        return ""
-    rules = "".join(line for rule in _rules(needs) for line in rule.splitlines(keepends=True) if line[0] != "#")
-    commented = "".join(f"# {line}" for line in rules.splitlines(keepends=True))
-    return f"# Where the admission plugin OwnerReferencesPermissionEnforcement is on (OpenShift), also:\n{commented}"
 
 
 def _place(permission: Permission) -> tuple[str, str, str]:

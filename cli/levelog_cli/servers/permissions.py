@@ -11,7 +11,7 @@ from levelog.handlers.children import ChildrenView
 from levelog.handlers.viewhandlers import ReconcileHandler
 from levelog.intents import Verb
 from levelog.resources import EVENTS, EVENTS_OF_CLUSTER, ResourceType
-from levelog_actuator.rights import RIGHTS, TO_BLOCK_OWNERS, Right
+from levelog_actuator.rights import RIGHTS, Right
 from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import GroupResource
 from levelog_ingest.namespaces import has_patterns
@@ -91,16 +91,6 @@ def to_write(program: Program, namespaces: Sequence[str]) -> list[NeededPermissi
         for write in handler.writes or ()
         for verb in write.verbs
         for need in _for(write.resource, verb, namespaces, of=f"{name}, anywhere" if write.is_anywhere else name)
-    ]
-
-
-def to_own(program: Program, namespaces: Sequence[str]) -> list[NeededPermission]:
-    """The actuator's further permissions where blocking an owner's deletion needs one of its own."""
-    return [
-        need
-        for name, handler in _reconcilers(program)
-        if any({"apply", "create"} & set(write.verbs) for write in handler.writes or ())
-        for need in _on(handler.view.resource, (TO_BLOCK_OWNERS,), namespaces, of=name)
     ]
 
 

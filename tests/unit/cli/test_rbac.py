@@ -126,16 +126,6 @@ def test_who_takes_finalizers_off_may_patch() -> None:
     assert ("example.com", "webs", ["get", "patch"]) in rules(text, "ClusterRole", "levelog-webs-actuate")
 
 
-def test_what_only_an_admission_plugin_asks_for_is_a_comment_that_can_be_uncommented() -> None:
-    text = roles_of(application(writes={ConfigMap: ["apply"]}), operator_namespace="default", namespaces=())
-    assert "zones/finalizers" not in str(documents(text))
-    head, _, rest = text.partition("# Where the admission plugin OwnerReferencesPermissionEnforcement is on")
-    comment, *lines = rest.splitlines(keepends=True)
-    uncommented = head + "".join(line.removeprefix("# ") for line in lines)
-    assert comment
-    assert ("example.com", "zones/finalizers", ["update"]) in rules(uncommented, "ClusterRole", "levelog-webs-actuate")
-
-
 def test_who_writes_bindings_is_told_that_the_api_asks_for_the_rights_in_them() -> None:
     class RoleBinding(Resource, group="rbac.authorization.k8s.io", version="v1", plural="rolebindings"):
         pass
