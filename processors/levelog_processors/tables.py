@@ -143,6 +143,9 @@ class SqlTables(Tables):
             return None
         async with self._database.reading() as connection:
             found = await read_state(connection, self._scope, bodies_of)
+        check_commits(
+            self._scope, {at: (to, found.commits[at]) for at, to in found.folded_to.items()}, dict.fromkeys(epochs), {}
+        )
         self._checkpoints = {partition: found.folded_to[partition] for partition in epochs}
         self._mirrored = {partition: found.mirrored[partition] for partition in epochs}
         self._commits = {partition: found.commits[partition] for partition in epochs}
@@ -210,7 +213,7 @@ class SqlTables(Tables):
         """Take wakeups of other processes; returns the database's time, and those of calls without records."""
         async with self._database.reading() as connection:
             found = await read_requested(connection, self._scope, list(self.epochs))
-        points = ((each.partition, each.sequence, each.commits) for each in found.points)
+        points = {each.partition: (each.sequence, each.commits) for each in found.points}
         check_commits(self._scope, points, self._checkpoints, self._commits)
         wakes, calls = state.wakes, set[ViewParent]()
         for wake in found.wakes:

@@ -11,7 +11,7 @@ that works for a partition begins with `guard`; it cannot commit under an epoch 
 In SQLite one transaction writes at a time, and needs no locks.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from time import monotonic
 from typing import Final
@@ -83,7 +83,7 @@ async def guard(
 
     `folded_to` are the checkpoints from which the work began, of these partitions and others. Raises CommitsLost if one
     differs: a server that crashed forgets its newest commits, and later work must not be written without them. So it
-    does if a partition has not seen so many `commits`.
+    does if a partition has not seen so many `commits`. Raises IdentityMismatch if one has no checkpoint.
 
     It may have waited for a lock, and sees what was committed before; under an unchanged epoch nobody else has written
     what the lease protects since.
@@ -103,21 +103,28 @@ async def guard(
                 f"the lease of partition {partition} for {scope.application} under epoch {epoch} is lost, "
                 f"its epoch is {current.get(partition, 'of another owner')} now"
             )
-    check_commits(scope, [(row["partition"], row["sequence"], row["commits"]) for row in rows], folded_to, commits)
+    points = {row["partition"]: (row["sequence"], row["commits"]) for row in rows if row["sequence"] is not None}
+    check_commits(scope, points, dict.fromkeys(epochs) | dict(folded_to or {}), commits or {})
 
 
 def check_commits(
     scope: Scope,
-    stored: Iterable[tuple[int, int, int]],
-    folded_to: Mapping[int, int] | None,
-    commits: Mapping[int, int] | None,
+    stored: Mapping[int, tuple[int, int]],
+    folded_to: Mapping[int, int | None],
+    commits: Mapping[int, int],
 ) -> None:
-    """Raise CommitsLost if a partition is not stored as folded to there, or has not seen so many commits.
+    """Raise CommitsLost if a partition is not stored as folded to there, or has not seen so many commits; None: any.
 
-    `stored` has each partition with its checkpoint and its count of commits.
+    `stored` has the checkpoint of each partition, and its count of commits. Raises IdentityMismatch if one has none.
     """
-    for partition, sequence, count in stored:
-        told = (folded_to or {}).get(partition, sequence), (commits or {}).get(partition, count)
+    for partition, wanted in folded_to.items():
+        if partition not in stored:
+            raise IdentityMismatch(
+                f"the tables of {scope.application} have no checkpoint of partition {partition}: somebody deleted it; "
+                "restore the database, or start with an empty one"
+            )
+        sequence, count = stored[partition]
+        told = sequence if wanted is None else wanted, commits.get(partition, count)
         if told != (sequence, count):
             raise CommitsLost(
                 f"partition {partition} of {scope.application} was folded up to {told[0]} by {told[1]} commits, the "
@@ -132,7 +139,7 @@ def _guarded(dialect: Dialect) -> Select[int, int, str, str, int, int]:
     return (
         select(table.partition, table.epoch, table.owner, scopes.c.fingerprint, point.sequence, point.commits)
         .join(scopes, scopes.c.scope == table.scope)
-        .join(checkpoints, (checkpoints.c.scope == table.scope) & (checkpoints.c.partition == table.partition))
+        .outerjoin(checkpoints, (checkpoints.c.scope == table.scope) & (checkpoints.c.partition == table.partition))
         .where(named(dialect, table.partition, "partitions"))
         .order_by(table.partition)
         .with_for_update(read=True, key_share=True, of=leases)

@@ -3,13 +3,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from levelog_base.errors import CommitsLost, IdentityMismatch, LeaseLost
+from levelog_processors.tables import SqlTables
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import HURRY, Leases, guard
 from levelog_store.owners.scopes import reset_scope
-from levelog_store.tables import leases, processors
+from levelog_store.tables import checkpoints, leases, processors
 from rigs.leasing import PARTITIONS, can_commit, expire, fold, owned, processor, scope_of, sequences
 
 
@@ -232,6 +233,19 @@ async def test_what_was_folded_after_commits_that_the_database_lost_is_refused(d
             await guard(connection, scope, epochs, folded_to=memory)
     async with database.transaction() as connection:
         await guard(connection, scope, epochs, folded_to=dict.fromkeys(epochs, 20))
+
+
+async def test_a_checkpoint_that_is_gone_is_named(database: Database) -> None:
+    scope = await scope_of(database)
+    epochs = await processor(database, scope, "a").tend()
+    async with database.transaction() as connection:
+        await connection.execute(delete(checkpoints).where(checkpoints.c.partition == 2))
+    with pytest.raises(IdentityMismatch, match="no checkpoint of partition 2"):
+        async with database.transaction() as connection:
+            await guard(connection, scope, epochs)
+    tables = SqlTables(database, scope)
+    with pytest.raises(IdentityMismatch, match="no checkpoint of partition 2"):
+        await tables.load(epochs, ())
 
 
 async def test_invariant_10_an_epoch_that_a_failover_gave_to_another_owner_is_not_mistaken_for_ones_own(
