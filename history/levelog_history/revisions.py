@@ -7,8 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct
 
-from levelog_base.wire.lists import Lists
-from levelog_base.wire.objects import GroupResource, ObjectKey
+from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import (
     GapNoted,
     HistoryReverted,
@@ -20,11 +19,11 @@ from levelog_base.wire.records import (
     SyncStarted,
     Unreadable,
     Written,
-    follows,
-    is_unlisted,
-    swept_version,
 )
 from levelog_history.differences import Difference, differences
+from levelog_processors.program import Program
+from levelog_processors.state.state import State
+from levelog_store.rows import StoredObject, Tombstone
 
 Happened: TypeAlias = Literal["created", "found", "changed", "rewritten", "recreated", "deleted", "swept", "unreadable"]
 """`found`: by a list, nobody saw it being made; `rewritten`: no field has changed; `recreated`: another incarnation
@@ -78,144 +77,41 @@ class Missing(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class _State(Struct):
-    """The state of an object after the records so far."""
-
-    key: ObjectKey
-    partition: int
-    uid: str
-    version: int
-    sequence: int
-    is_gone: bool
-    body: bytes
-
-
 class Revisions:
     """Turns records, taken in the order of the log, into revisions of the objects that are wanted.
 
-    Records that repeat or come too late are no revisions, just as the tables do not change by them.
+    It folds them as a processor does, with no code: what changes nothing in State, as it repeats or comes too late, is
+    no revision.
     """
 
     def __init__(self, is_wanted: Callable[[ObjectKey], bool]) -> None:
         self._is_wanted = is_wanted
-        self._states: dict[str, _State] = {}
-        self._lists = Lists()
+        self._state = State(Program(()), "", 0)
         self._missing: set[tuple[str, datetime]] = set()
 
     def take(self, logged: LoggedRecord) -> Iterator[Revision | Missing]:
-        """The revision in one record."""
+        """The revisions in one record: at most one, but of a list that ends one for each object that it left out."""
         record = logged.record
         match record:
-            case ObjectSeen() | ObjectDeleted():
-                if self._is_wanted(record.key) and not self._lists.is_outdated(logged, record):
-                    yield from self._object(logged, record)
-            case SyncStarted():
-                if self._lists.begin(logged, record):
-                    self._await_list(logged.partition, record.resource, is_other_history=False)
-            case SyncFinished():
-                yield from self._swept(logged, record)
-            case GapNoted():
-                yield from self._gap(logged.sequence, record, record.reason)
+            case ObjectSeen(key=key) | ObjectDeleted(key=key) | Unreadable(key=key) | ObjectUnreadable(key=key):
+                if key is None or not self._is_wanted(key):
+                    return
             case HistoryReverted():
-                self._lists.revert(logged, record)
-                self._await_list(logged.partition, record.resource, is_other_history=True)
                 reason = f"history went back from version {record.since} to {record.version}"
                 yield from self._gap(logged.sequence, record, reason)
-            case Unreadable() | ObjectUnreadable():
-                yield from self._skipped(logged, record)
+            case GapNoted():
+                yield from self._gap(logged.sequence, record, record.reason)
+                return
+            case SyncStarted() | SyncFinished():
+                pass
             case _:
                 return
-
-    def _object(self, logged: LoggedRecord, record: ObjectSeen | ObjectDeleted) -> Iterator[Revision]:
-        name = str(record.key)
-        state = self._states.get(name)
-        if state is not None and not follows(record, state.uid, state.version, is_gone=state.is_gone):
-            if isinstance(record, ObjectSeen) and (record.uid, record.version) == (state.uid, state.version):
-                state.sequence = logged.sequence  # a list that holds it does not sweep it
-            return
-        manifest = _decoded(record.body)
-        known = None if state is None or state.is_gone else state
-        found: list[Difference] = []
-        if manifest is None:
-            happened: Happened = "unreadable"
-        elif isinstance(record, ObjectDeleted):
-            happened = "deleted"
-        elif known is None:
-            happened = "found" if record.origin == "list" else "created"
-        elif known.uid != record.uid:
-            happened = "recreated"
-        else:
-            found = differences(_decoded(known.body) or {}, manifest)
-            happened = "changed" if found else "rewritten"
-        yield Revision(
-            sequence=logged.sequence,
-            time=record.time,
-            object=name,
-            happened=happened,
-            uid=record.uid,
-            version=record.version,
-            written=record.written,
-            is_listed=record.origin == "list",
-            differences=found,
-            body=record.body,
-        )
-        if manifest is not None:
-            self._states[name] = _State(
-                key=record.key,
-                partition=logged.partition,
-                uid=record.uid,
-                version=record.version,
-                sequence=logged.sequence,
-                is_gone=isinstance(record, ObjectDeleted),
-                body=record.body,
-            )
-
-    def _skipped(self, logged: LoggedRecord, record: Unreadable | ObjectUnreadable) -> Iterator[Revision]:
-        """A version of which only that much is known; a list that holds it does not sweep the object."""
-        if record.key is None or not self._is_wanted(record.key):
-            return
-        state = self._states.get(str(record.key))
-        if state is not None:
-            state.sequence = logged.sequence
-        yield Revision(
-            sequence=logged.sequence,
-            time=record.time,
-            object=str(record.key),
-            happened="unreadable",
-            uid=state.uid if state else "",
-            version=state.version if state else 0,
-            is_listed=False,
-            body=b"",
-        )
-
-    def _swept(self, logged: LoggedRecord, record: SyncFinished) -> Iterator[Revision]:
-        begun = self._lists.end(logged, record)
-        if begun is None:
-            return
-        for name, state in self._states.items():
-            if state.is_gone or (state.partition, state.key.group_resource) != (logged.partition, record.resource):
-                continue
-            if is_unlisted(
-                record, begun=begun, sequence=state.sequence, version=state.version, namespace=state.key.namespace
-            ):
-                version = swept_version(record, version=state.version, namespace=state.key.namespace)
-                state.is_gone, state.version = True, version
-                yield Revision(
-                    sequence=logged.sequence,
-                    time=record.time,
-                    object=name,
-                    happened="swept",
-                    uid=state.uid,
-                    version=version,
-                    is_listed=True,
-                    body=state.body,
-                )
-
-    def _await_list(self, partition: int, resource: GroupResource, *, is_other_history: bool) -> None:
-        """Let what is told next of a resource be newer."""
-        for state in self._states.values():
-            if (state.partition, state.key.group_resource) == (partition, resource):
-                state.version = 0 if is_other_history else state.version - 1
+        changes = self._state.fold([logged])
+        places = [*changes.objects, *changes.tombstones, *(place for _, place in changes.unreadable)]
+        before = {name: self._state.objects.get(name) for name in places}
+        self._state.apply(changes)
+        for name, known in before.items():
+            yield _revision(logged, name, known, changes.objects.get(name) or changes.tombstones.get(name))
 
     def _gap(self, sequence: int, record: GapNoted | HistoryReverted, reason: str) -> Iterator[Missing]:
         """One for each gap, which is noted in every partition."""
@@ -223,6 +119,39 @@ class Revisions:
         if place not in self._missing:
             self._missing.add(place)
             yield Missing(sequence=sequence, time=record.time, resource=str(record.resource), reason=reason)
+
+
+def _revision(
+    logged: LoggedRecord, name: str, known: StoredObject | None, now: StoredObject | Tombstone | None
+) -> Revision:
+    """What a record made of an object that was known so; without anything now, the record could not be read."""
+    record = logged.record
+    told = record if isinstance(record, ObjectSeen | ObjectDeleted) else None
+    body = told.body if told is not None else b""
+    manifest = _decoded(body)
+    found: list[Difference] = []
+    happened: Happened = "unreadable"
+    if isinstance(now, Tombstone):
+        happened = "deleted" if told is not None else "swept"
+        body = known.body if manifest is None and known is not None else body
+    elif now is not None and manifest is not None and known is None:
+        happened = "found" if told is not None and told.origin == "list" else "created"
+    elif now is not None and manifest is not None and known is not None:
+        found = differences(_decoded(known.body) or {}, manifest) if known.uid == now.uid else []
+        happened = "recreated" if known.uid != now.uid else "changed" if found else "rewritten"
+    of = now or told or known
+    return Revision(
+        sequence=logged.sequence,
+        time=record.time,
+        object=name,
+        happened=happened,
+        uid=of.uid if of is not None else "",
+        version=of.version if of is not None else 0,
+        written=told.written if told is not None else Written(),
+        is_listed=happened == "swept" or (told is not None and told.origin == "list"),
+        differences=found,
+        body=body,
+    )
 
 
 def _decoded(body: bytes) -> Mapping[str, Any] | None:

@@ -23,7 +23,7 @@ from levelog_processors.decide.levelstatuses import changed_places, deciding_vie
 from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.statereader import StateReader
 from levelog_processors.decide.tally import BATCH, EvaluationBatch
-from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten
+from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten, tell_unreadable
 from levelog_processors.program import Program
 from levelog_processors.restoring import (
     index_anew,
@@ -173,6 +173,7 @@ class Engine:
             self._readiness = None
         if self.tables.hold_state:  # else a replay, which decides anew whatever the log tells of
             tell_forgotten({level: to for changes in folded for level, to in changes.forgotten.items()})
+            tell_unreadable(row for changes in folded for row in changes.unreadable.values())
         gone = {view for changes in folded for view, _ in changes.gone}
         blocked = {view for changes in folded for each in changes.replaced for view in each.views}
         return Folded(

@@ -10,7 +10,7 @@ from msgspec import Struct
 from levelog_base.counting import counted
 from levelog_base.wire.records import HistoryReverted, LoggedRecord, SyncFinished, SyncStarted
 from levelog_store.fold.changes import Wake
-from levelog_store.rows import IndexKey, ViewParent
+from levelog_store.rows import IndexKey, UnreadableRow, ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +47,12 @@ def tell_forgotten(rounds: Mapping[str, int]) -> None:
             "what was written may be written once more: %s%s",
             *(counted(len(rounds), "level"), named, more),
         )
+
+
+def tell_unreadable(rows: Iterable[UnreadableRow]) -> None:
+    """Say which records were skipped."""
+    for row in rows:
+        log.error("record %d of %s cannot be read and is skipped: %s", row.sequence, row.place, row.error)
 
 
 def parts(records: Iterable[LoggedRecord]) -> Iterator[list[LoggedRecord]]:

@@ -1,12 +1,11 @@
 """The fold: from a batch of records, and what was there before, to everything that they change.
 
-It does no I/O but for messages to people: it reads what it is given, and returns `Changes`, which State takes. It wakes
+It does no I/O: it reads what it is given, and returns `Changes`, which State takes. It wakes
 the levels of changed parents; those that read a changed key, State finds. It calls users' index functions, whose errors
 become entries, and filters, whose errors wake the level. Live processors, replay and `levelog.testing` all fold with
 it, so that they agree.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from levelog_base.wire.objects import ObjectKey, is_newer
@@ -39,8 +38,6 @@ from levelog_processors.keys import calls_key
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, Checkpoint, EndedObject, PriorState, Replaced, Wake
 from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
-
-log = logging.getLogger(__name__)
 
 
 class Fold:
@@ -230,8 +227,7 @@ class Fold:
             known.logged = logged
 
     def _skip(self, logged: LoggedRecord, place: str, error: str) -> None:
-        """Leave out a record that cannot be read, and say so. The object that it is of does exist."""
-        log.error("record %d of %s cannot be read and is skipped: %s", logged.sequence, place, error)
+        """Leave out a record that cannot be read, and note so. The object that it is of does exist."""
         self._changes.unreadable[logged.partition, place] = UnreadableRow(
             partition=logged.partition,
             place=place.replace("\0", ""),
