@@ -12,6 +12,8 @@ import pytest_asyncio
 from levelog_kube.client import KubeClient, connect
 from levelog_kube.requestfailures import ApiError
 from rigs.levelog import Levelog, Running
+from rigs.preloaded import PROGRAM
+from rigs.tty import on_terminal
 from rigs.waiting import until
 
 SHOPS = "/apis/example.com/v1/namespaces/default/shops"
@@ -244,3 +246,34 @@ async def test_objects_that_cannot_be_read_or_are_of_no_kind_that_is_served_are_
         assert await running.stops() == 0
         errors = [line for line in running.log.read_text().splitlines() if '"level":"error"' in line]
         assert len(errors) == 4, errors  # of pyproject.toml one for each of its tables
+
+
+async def test_on_a_terminal_levels_are_below_the_log_and_what_is_wrong_stands_above_them_while_it_is_so(
+    levelog: Levelog,
+) -> None:
+    objects = levelog.folder / "first.yaml"
+    good = objects.read_text()
+    objects.write_text(good.replace("copies: 2", "copies: 200"))
+    env = {**levelog.env, "COLUMNS": "100", "LINES": "40"}
+    async with on_terminal([str(PROGRAM), "dev", "shop.py", "--create", "first.yaml"], levelog.folder, env) as tty:
+        await tty.says("! Shop first: spec.copies: ")
+        await tty.says("mend first.yaml:")
+        objects.write_text(good)
+        await tty.says("apply configmaps/default/first-0: written")
+        await tty.says("shop.py · 2 of 2 in sync")
+        assert "! " not in await tty.says("VIEW")
+        file = levelog.folder / "shop.py"
+        code = file.read_text()
+        file.write_text(code + "x = (\n")
+        await tty.says("has a syntax error in line")
+        await tty.says("the code before it runs on")
+        file.write_text(code.replace("    copies:", "    colour: str\n    copies:"))
+        await tty.says("may break stored objects: shops.example.com v1 spec.colour: is")
+        await tty.says("! Shop first: spec.colour: Required value")
+        objects.write_text(f"{good}  colour: red\n")
+        await tty.says("2 of 2 in sync")
+        while "! " in await tty.says("VIEW"):  # until there is a board without
+            pass
+        tty.types("\x03")
+        await tty.says("\x1b[?25h")  # the cursor is there again
+        assert await tty.ends() == 0

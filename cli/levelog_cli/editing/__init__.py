@@ -1,1 +1,1 @@
-"""New code while an operator runs: watched files, trials, restarts, and `levelog dev`."""
+"""New code while an operator runs: watched files, trials, restarts, and what `levelog dev` shows."""

@@ -5,30 +5,31 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
-from levelog_base.errors import LevelogError
+from levelog_cli.editing.board import print_changes, show_board
 from levelog_cli.editing.forking import Child, Family, preload
 from levelog_cli.editing.installing import define
+from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.objectfiles import keep_applied
 from levelog_cli.editing.reloader import Reloader
 from levelog_cli.logs import set_up_logs
 from levelog_cli.printing.lines import print_line
 from levelog_cli.running import FAILED
 from levelog_cli.servers.data_dir import DataDir
-from levelog_cli.settings import LogLevel, Settings
-from levelog_cli.wiring.levelwatch import watch_levels
-from levelog_history.pastlevels import LevelFilter
+from levelog_cli.settings import LogFormat, LogLevel, Settings
 from levelog_processors import tables
 from levelog_sandbox import Sandbox
 from levelog_sandbox.objects.journal import Journal
 
-_PAUSE_SECONDS: Final = 0.5
+_OUTPUTS: Final = (1, 2)
+"""Descriptors of stdout and stderr."""
 
 
 def develop(
@@ -42,15 +43,16 @@ def develop(
 ) -> None:
     """Run all three, and pages if they are wanted, until a signal ends the command, or the cluster ends by itself."""
     set_up_logs(settings.log_format, settings.log_level)
-    if settings.log_level is LogLevel.INFO:  # levels that change are printed, and a failed write has its own line
+    if settings.log_level is LogLevel.INFO:  # the levels stand below the log, and a failed write has its own line
         logging.getLogger(tables.__name__).setLevel(logging.WARNING)
     preload()
     kubeconfig = folder.absolute() / "kubeconfig"
     _have_one_cluster(kubeconfig)
     own = replace(settings, data_dir=folder, kubeconfig=str(kubeconfig), context="", check_purity=True)
-    family = Family(own)
-    with family.ending_by_signals():
-        family.fork("levels", lambda: _print_levels(own))
+    family, notes = Family(own), BoardNotes()
+
+    name = ", ".join(file.name for file in files)
+    with family.ending_by_signals(), _shown_levels(own, family, notes, name):
         cluster, url = _start_cluster(family, folder / "cluster", kubeconfig, port)
         if not url:
             return
@@ -62,13 +64,13 @@ def develop(
             from levelog_cli.wiring.pages import fork_pages  # noqa: PLC0415 - it loads what reads bundles
 
             fork_pages(family, own)
-        reloader = Reloader(own, files, family, prepare=lambda: define(own, files))
+        reloader = Reloader(own, files, family, prepare=lambda: define(own, files), notes=notes)
         applying: Child | None = None
         while not family.is_ending:
             if reloader.look() and objects and (applying is None or reloader.is_redefined):
                 if applying is not None:
                     applying.stop()
-                applying = family.fork("objects", lambda: keep_applied(own, objects))
+                applying = family.fork("objects", lambda: keep_applied(own, objects, notes))
             family.wait(cluster, *reloader.waited_for)
             _require(cluster, family)
 
@@ -110,10 +112,32 @@ def _require(cluster: Child, family: Family) -> None:
         raise SystemExit(cluster.exitcode or FAILED)
 
 
-async def _print_levels(settings: Settings) -> None:
-    """Print the levels as soon as there are tables, then each that changes, until cancelled."""
-    while True:
-        try:
-            await watch_levels(settings, LevelFilter())
-        except LevelogError:  # not there yet, or being migrated: the application itself says what is wrong
-            await asyncio.sleep(_PAUSE_SECONDS)
+@contextmanager
+def _shown_levels(settings: Settings, family: Family, notes: BoardNotes, name: str) -> Generator[None]:
+    """Show the levels while the context is open: a board on a terminal, which the output of all others goes above."""
+    if not all(os.isatty(number) for number in _OUTPUTS) or settings.log_format is LogFormat.JSON:
+        family.fork("levels", lambda: print_changes(settings))
+        yield
+        return
+    lines, writing = os.pipe()
+    noted, noting = Pipe(duplex=False)
+
+    async def show() -> None:
+        os.close(writing)
+        noting.close()
+        await show_board(settings, lines, noted, name)
+
+    board = family.fork("levels", show)
+    os.close(lines)
+    noted.close()
+    with ExitStack() as stack, noting:
+        notes.show_by(noting)
+        stack.callback(board.end)
+        for number in _OUTPUTS:
+            kept = os.dup(number)
+            os.dup2(writing, number)
+            stack.callback(os.close, kept)
+            stack.callback(os.dup2, kept, number)
+        os.close(writing)
+        stack.callback(family.end, but=board)  # what the others say last is shown, too
+        yield

@@ -13,6 +13,7 @@ from levelog_base.wire.manifests import each_manifest
 from levelog_cli.crds.definitions import API_VERSION
 from levelog_cli.editing.forking import LOOK_SECONDS
 from levelog_cli.editing.installing import StoredVersion, apply, find_served, until_defined
+from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.watchedfiles import WatchedFiles
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
@@ -28,7 +29,7 @@ _Due = tuple[Path, dict[str, Any]]
 """An object, and the file that it is in."""
 
 
-async def keep_applied(settings: Settings, files: Sequence[Path]) -> None:
+async def keep_applied(settings: Settings, files: Sequence[Path], notes: BoardNotes) -> None:
     """Apply the objects of the files, and again what is saved or was refused, until cancelled.
 
     What others have set or deleted since stays so.
@@ -55,6 +56,7 @@ async def keep_applied(settings: Settings, files: Sequence[Path]) -> None:
                     if line not in told:
                         log.error("%s", line)
                 told = said
+                notes.put("objects", said)
             await asyncio.sleep(LOOK_SECONDS)
             if saved := watched.changed():
                 log.info("changed: %s", ", ".join(map(str, saved)))

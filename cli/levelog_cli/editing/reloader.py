@@ -14,6 +14,7 @@ from typing import Final
 
 from levelog_base.errors import ConfigurationError, LevelogError
 from levelog_cli.editing.forking import Child, Family, preload
+from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.watchedfiles import code_files
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.printing.lines import print_lines
@@ -69,9 +70,11 @@ class Reloader:
         roles: frozenset[Role] = EVERYTHING,
         *,
         prepare: Prepare | None = None,
+        notes: BoardNotes | None = None,
     ) -> None:
         self._roles = roles
         self._prepare = prepare
+        self._notes = notes or BoardNotes()
         self._settings = settings
         self._files = files
         self._family = family
@@ -116,8 +119,11 @@ class Reloader:
                     return False
             is_redefined = received.recv() if received.poll() else None
         if is_redefined is None:
-            log.warning("%s", "the code before it runs on" if self._running else "waits for a change")
+            what = "the code before it runs on" if self._running else "waits for a change"
+            log.warning("%s", what)
+            self._notes.put("code", [f"the code is broken: {what}"])
             return False
+        self._notes.put("code", [])
         self.is_redefined = is_redefined
         if self._running is not None:
             log.info("the new code takes over")
