@@ -39,8 +39,8 @@ FAILURES: dict[str, tuple[Exception, dict[str, Any], int]] = {
 def test_a_function_is_given_up_at_its_limit_and_called_for_what_comes_next(
     kind: str, failure: str, is_of_operator: bool
 ) -> None:
-    error, limits, attempts = FAILURES[failure]
-    limits = {"backoff": 10 * SECOND, **limits}
+    error, limited, attempts = FAILURES[failure]
+    limits: dict[str, Any] = {"backoff": 10 * SECOND, **limited}
     op, called = Operator("limited", **(limits if is_of_operator else {})), list[tuple[str, int]]()
 
     async def function(web: Web, retry: int) -> None:
