@@ -1,4 +1,7 @@
-"""Levels that daemons wait for: read together after a notification that one has changed, and at each resync."""
+"""Levels that daemons wait for: read together after a notification that one has changed, and at each resync.
+
+It reads the table `levels`, and decides and writes nothing.
+"""
 
 import asyncio
 import logging

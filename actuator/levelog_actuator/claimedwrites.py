@@ -1,6 +1,6 @@
 """The writes of one actuator: each is sent in its turn, while its claim is this actuator's.
 
-What is sent, and how an answer is judged, is in `sending.py`; here is when, and when not.
+What is sent, and how an answer is judged, is in `sending.py`; here is when, and when not. Results go to `on_result`.
 """
 
 import asyncio

@@ -1,4 +1,8 @@
-"""The loop that claims intents: after a notification, when one is due, and at each resync."""
+"""When intents are claimed: after a notification, when one is due, and at each resync.
+
+`actuator.py` says what is claimed, and begins it. Here the database is asked when the next one is due, and its times
+are put right if its clock was set back.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,7 @@
-"""Daemons: long calls, each kept alive by its claim, and ended with its object, its claim or the process."""
+"""Daemons: long calls, each kept alive by its claim, and ended with its object, its claim or the process.
+
+While one runs, its intent's row keeps its state. What came of a run is stored and published as of any call.
+"""
 
 import asyncio
 import contextlib

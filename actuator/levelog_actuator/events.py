@@ -1,4 +1,4 @@
-"""Writes Kubernetes Events: a repeated one raises the count of the existing Event."""
+"""Writes Kubernetes Events: a repeated one raises the count of the existing Event. No level waits for one."""
 
 import socket
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,4 +1,4 @@
-"""Stores in the rows of intents what calls did, and what is to be tried again.
+"""Stores in the rows of intents what calls did, and what is to be tried again, of writes too.
 
 The receipt of a write does not pass here: it goes to the log at once, by the relay.
 """

@@ -1,4 +1,7 @@
-"""How many requests may go on at once, and what holds them up: API groups that rest, outages of the API server."""
+"""How many requests may go on at once, and what holds them up: API groups that rest, outages of the API server.
+
+It counts and waits; it sends nothing, and asks no database.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What an object tells about a write: identity, controlling owner, and whether it has the fields."""
+"""What an object, as the API answered it, tells about a write: identity, owner, and whether it has the fields."""
 
 from collections.abc import Mapping
 from typing import Any, Final

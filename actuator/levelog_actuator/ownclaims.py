@@ -1,4 +1,7 @@
-"""The claims of this actuator: whether each is its own, for how long, and what keeps it so."""
+"""The claims of this actuator: whether each is its own, for how long, and what keeps it so: renewals and a heartbeat.
+
+It asks the database, and ends the claims of actuators that are gone. It claims no intent, and sends nothing.
+"""
 
 import asyncio
 import logging

@@ -1,6 +1,7 @@
-"""Writes a call's patch of its parent before the call ends.
+"""Writes the patch and the Events that a call asks for, of its parent, before the call ends.
 
-The row of the call first keeps what the function returned, so that no failed write calls it again.
+The row of the call first keeps what the function returned, so that no failed write calls it again. Fields that others
+have written since are left alone. The requests go the way of all writes, through `send`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The request for an intent, with the guards against another incarnation."""
+"""An intent as it is sent: decoded, and its request, with the guards against another incarnation. It sends nothing."""
 
 from collections.abc import Mapping
 from datetime import timedelta

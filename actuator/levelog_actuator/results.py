@@ -1,4 +1,4 @@
-"""Results of an attempt: the intent has ended, or is tried again later."""
+"""Results of an attempt to write or to call: the intent has ended, or is tried again later; and who hears of that."""
 
 import logging
 import traceback

@@ -1,4 +1,7 @@
-"""Checks writes that the log has not shown for a while: reads their targets and records an observation."""
+"""Looks after writes that the log has not shown for a while: reads their targets, and records what it saw in the log.
+
+It settles nothing, and writes to no object.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,7 @@
-"""One part of a resource, from the API server into the log: lists and watches, one connection after another."""
+"""One part of a resource, from the API server into the log: lists and watches, one connection after another.
+
+It reads the API, and hands messages to a lane of the log. It gives up at each failure: `watcher.py` says what is next.
+"""
 
 import logging
 import random

@@ -1,4 +1,7 @@
-"""Ingest: watches all resources of one cluster concurrently and appends to the cluster's log."""
+"""Ingest: watches all resources of one cluster side by side, runs the sources, and appends to the cluster's log.
+
+It starts the others and verifies cluster and log while they run. It keeps no state, and never reaches SQL.
+"""
 
 import asyncio
 import logging
@@ -12,8 +15,8 @@ from levelog.sources import SourceHandler
 from levelog_base.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Application
-from levelog_ingest.breaks import Repairs
 from levelog_ingest.namespaces import has_patterns, matched_namespaces
+from levelog_ingest.repairs import Repairs
 from levelog_ingest.sources.runner import SourceRunner
 from levelog_ingest.status import Progress, ResourceStatus, WatchedResource
 from levelog_ingest.watcher import Watcher

@@ -1,4 +1,7 @@
-"""Where to resume: found in the log, so that ingest keeps no state of its own."""
+"""Where a watch goes on: found in the last records of the log, so that ingest keeps no state of its own.
+
+`decide` is pure; the others read the log, and write nothing.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The status of each resource, and how long ingest waits after a failure."""
+"""How the watch of a resource goes, as probes and people are told, and how long ingest waits after a failure."""
 
 import logging
 import random

@@ -1,4 +1,8 @@
-"""A list of one resource over all its parts, in pages if the API server does not stream it."""
+"""One list of a resource over all its parts: when it begins, how far each part is, and when it is complete.
+
+It writes the beginning and the end of the list to the log; `feed.py` reads the objects in between. And requests for
+collections: in pages, counted, or for the version alone.
+"""
 
 import asyncio
 import logging

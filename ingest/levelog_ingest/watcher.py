@@ -1,4 +1,7 @@
-"""Watches one resource for ever, through failures of the API server, the network and NATS."""
+"""Watches one resource for ever, through failures of the API server, the network and NATS.
+
+It decides whether to list or to watch on, and how long to wait; `feed.py` reads, and `resume.py` looks into the log.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,7 @@
-"""Group commit: appends that arrive while a batch is being written go into the next batch."""
+"""Group commit: appends that arrive while a batch is being written go into the next batch.
+
+`Appender` is for all tasks of a process, a `Lane` for one source of records in order. `publisher.py` writes a batch.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Signs that the log lost history, which count once they have lasted."""
+"""Signs that the log lost history, which count once they have lasted: a server that is cut off may be wrong."""
 
 import time
 from collections.abc import Callable

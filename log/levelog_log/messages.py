@@ -1,4 +1,4 @@
-"""Converts between records and messages: the subject of a record, and the record in a message."""
+"""Converts between records and messages: the subject of a record, and the record in a message. It sends nothing."""
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,8 @@
-"""Durable writes: atomic batches, acknowledged once they are on disk."""
+"""Durable writes: atomic batches, acknowledged once they are on disk, each linked to the one before it.
+
+It writes to the stream, and after a lost connection checks that this is the same one. It repeats no batch by itself,
+except to several servers, which lose what they are sent while they elect a leader.
+"""
 
 import asyncio
 import logging

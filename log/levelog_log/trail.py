@@ -1,4 +1,7 @@
-"""How far a reader has read, compared with what the log holds now."""
+"""How far a reader has read, compared with the log as it is now: records may have expired, or it is another log.
+
+It reads the stream's state and single records. What a log lost in its middle, `chains.py` finds.
+"""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Runs the hooks of the operators of one process, before its work begins and when it ends."""
+"""Runs the hooks of the operators of one process: at its start, before anything is folded or sent, and at its end."""
 
 import asyncio
 import logging

@@ -1,4 +1,7 @@
-"""Live indices: read from the tables, updated after this process's folds and after notifications."""
+"""Live indices, for hooks, daemons and effects: read from the tables, again when a fold of any process changes a key.
+
+Nothing here is State: what views look up is in memory, and never waits.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,7 @@
-"""The operators of one application, arranged for look-ups by fold and decisions."""
+"""The operators of one application, checked together and arranged for look-ups by fold and decisions.
+
+It is made once, when the files are loaded, and calls no user's function.
+"""
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A State as the tables hold it, and what changed code computes anew from it."""
+"""Makes a State from what the tables hold, and has it catch up with changed code. Reads and writes no table itself."""
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime

@@ -1,6 +1,6 @@
 """Keeps the tables in step with the log: empties them if the log is another one, prunes what is older than it.
 
-And has them analyzed as they grow.
+It also has the database make statistics as they grow. It folds and decides nothing.
 """
 
 import asyncio

@@ -1,4 +1,9 @@
-"""What a processor waits for between two batches: records, a notification, or a due wakeup."""
+"""When the loop takes its next turn, and how much that does.
+
+`Schedule` says when levels are due, `Arrivals` waits for records and notifications, `Pace` rests between turns,
+`Portion` bounds a batch, and `HighWatermark` says how far to fold before anything is decided, which it asks the log.
+None of them reads or writes a table.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,7 @@
-"""Calls reconcile functions, checks what they yield, and lets slow ones run beyond their batch."""
+"""Calls reconcile functions, checks what they yield, and lets slow ones run beyond their batch.
+
+What they asked for is given back as a `Round`; whether a round counts, and what is written, others say.
+"""
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence

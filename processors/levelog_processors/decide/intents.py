@@ -1,4 +1,7 @@
-"""Turns the intents that a function yields into rows that an actuator can send: owners, content, keys."""
+"""Turns the intents that a function yields into rows that an actuator can send: owners, content, keys.
+
+It compares with what the log shows of the targets, and encrypts secrets; it reads no table and sends nothing.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a State shows of levels: to views, to whoever decides on them, and of what they wait for."""
+"""What a State shows of levels: to views, to whoever decides on them, and of what they wait for. It changes nothing."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Reads the log for record handlers: only the subjects that they need, in the leased partitions."""
+"""Reads the log a second time, for record handlers: only the subjects that they need, in the leased partitions."""
 
 import asyncio
 import logging

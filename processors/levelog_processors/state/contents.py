@@ -1,4 +1,7 @@
-"""What is held of the log: objects, entries of indices, lists; what changes of it is noted for the tables."""
+"""What a State holds of the log: objects, entries of indices, lists; and what of that the tables do not have yet.
+
+Bodies that were used longest ago leave memory once the tables have them.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime

@@ -1,4 +1,7 @@
-"""Which levels are to be decided on: those that records ask for, oldest first, and those whose time has come."""
+"""Which levels are to be decided on: those that records ask for, oldest first, and those whose time has come.
+
+Each namespace has its turn. What the tables do not know of it yet is in `unwritten`.
+"""
 
 import heapq
 from collections import deque

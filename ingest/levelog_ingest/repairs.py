@@ -1,4 +1,7 @@
-"""Lists again what the log has lost or reordered inside, when a processor reports that."""
+"""Has resources listed again of which the log lost or reordered records inside, once a processor reports that.
+
+It notes a gap in the log, and tells the watchers; the list is theirs. It neither reads nor repairs records.
+"""
 
 import asyncio
 import logging
