@@ -120,7 +120,7 @@ class Actuator:
             self.observers,
             on_result=self._ledger.record,
             forget=self._ledger.forget,
-            on_place=limited.notify,
+            on_room=limited.notify,
         )
         every = ClaimLoop(outbox, notifier.listen(Topic.INTENT), self._until_open, self._claim)
         apart = ClaimLoop(outbox, limited, self._own.until_fresh, self._claim_limited)

@@ -90,7 +90,7 @@ class EffectCaller(Struct, eq=False, dict=True):
             on_found=self.on_found,
         )
 
-    def lasts(self, intent: ClaimedIntent) -> bool:
+    def is_daemon(self, intent: ClaimedIntent) -> bool:
         """Tell whether the call is a run of a daemon, which takes no room from other calls."""
         effect = self.effects.get(intent.effect)
         return self.daemons is not None and effect is not None and effect.daemon is not None
@@ -171,7 +171,7 @@ class EffectCaller(Struct, eq=False, dict=True):
         return Attempt(intent.key, call.effect, intent.parent, intent.attempts, intent.decided_at, longest)
 
     def _longest(self, intent: ClaimedIntent) -> timedelta:
-        return self.settings.most_delay if self.lasts(intent) else self.settings.longest
+        return self.settings.most_delay if self.is_daemon(intent) else self.settings.longest
 
     def _done(self, call: _Call, kept: Any) -> Ended:
         """What is recorded of a call that took place; a failure if that is too large."""
@@ -198,7 +198,7 @@ class EffectCaller(Struct, eq=False, dict=True):
     def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool) -> Later:
         """Put a call off, always with the same key; once the counted attempts are used up, its view may withdraw it."""
         # the row of a daemon has its state, and is never withdrawn: the next run ends by itself if it is not wanted
-        is_doubtful = self.lasts(intent) or (is_doubtful and intent.attempts < self.settings.attempts)
+        is_doubtful = self.is_daemon(intent) or (is_doubtful and intent.attempts < self.settings.attempts)
         delay = self.settings.delay(intent.attempts, most=self._longest(intent))
         return Later(intent=intent, delay=delay, error=text, is_doubtful=is_doubtful)
 
@@ -243,10 +243,10 @@ class Effects(Struct, eq=False):
     """Gets each result."""
     forget: Callable[[str], None]
     """Drops the unstored results of a run, by its key, when it is claimed again."""
-    on_place: Callable[[], None] = lambda: None
+    on_room: Callable[[], None] = lambda: None
     """Called when an effect with a limit may have room for another call."""
     begun: dict[str, _Begun] = {}
-    again: dict[str, ClaimedIntent] = {}
+    claimed_again: dict[str, ClaimedIntent] = {}
     """Intents by key that were claimed again while their earlier call goes on."""
     limited: dict[str, int] = {}
     """How many calls of each effect with a limit, `operator/effect`, may run."""
@@ -268,7 +268,7 @@ class Effects(Struct, eq=False):
 
     def begin(self, intent: ClaimedIntent, since: float) -> None:
         """Call the effect of an intent that was claimed at `since`, as `OwnClaims.begin` has it."""
-        daemons = self.caller.daemons if self.caller.lasts(intent) else None
+        daemons = self.caller.daemons if self.caller.is_daemon(intent) else None
         lose: Callable[[], None] = partial(daemons.lose, [intent.key]) if daemons else lambda: None
         self.own.begin(intent, since, lose)
         if daemons:
@@ -276,7 +276,7 @@ class Effects(Struct, eq=False):
             self.forget(intent.key)
         running = self.begun.get(intent.key)
         if running is not None and not running.task.done():
-            self.again[intent.key] = intent
+            self.claimed_again[intent.key] = intent
             lose()  # a daemon gives the new claim back when it has ended
             return
         is_counted = not daemons and intent.effect not in self.limited
@@ -300,7 +300,7 @@ class Effects(Struct, eq=False):
         if is_counted:
             self.limits.end(intent)
         if intent.effect in self.limited:
-            self.on_place()
+            self.on_room()
 
     async def _carry_out(self, intent: ClaimedIntent) -> None:
         with self.observers.attempting(intent) as told:
@@ -310,9 +310,9 @@ class Effects(Struct, eq=False):
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one call must not stop the others
                 text = told_without_secrets(intent, error, self.caller.redactor)
                 result = Ended(intent=intent, outcome="failed", error=text)
-            if (again := self.again.pop(intent.key, None)) is not None:
+            if (again := self.claimed_again.pop(intent.key, None)) is not None:
                 # what another call did counts under the new claim, as it was lost while the database was away
-                is_run = self.caller.lasts(intent)
+                is_run = self.caller.is_daemon(intent)
                 result = put_off(again, "its claim was lost") if is_run else replace(result, intent=again)
             told(result)
         self.own.end(result.intent)

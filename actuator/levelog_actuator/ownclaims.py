@@ -53,10 +53,10 @@ class OwnClaims(Struct, eq=False):
     """Tells seconds; a test has another."""
     alive_until: float = -math.inf
     """When others may end its claims, as its heartbeat is over."""
-    since: float = -math.inf
+    alive_since: float = -math.inf
     """When its heartbeat began: claims from before may be others' by now."""
     has_beaten: asyncio.Event = field(default_factory=asyncio.Event)
-    told: tuple[datetime, float] | None = None
+    database_time: tuple[datetime, float] | None = None
     """The database's time, and when it was that, by `clock`."""
     own: dict[str, _OwnClaim] = {}
     """By the keys of their intents."""
@@ -94,7 +94,7 @@ class OwnClaims(Struct, eq=False):
         """Tell whether the claim is this actuator's, as known a moment ago. Raises Unavailable."""
         moment = self.clock() - RECHECK_SECONDS
         while (own := self._of(intent)) is not None:
-            if own.known_at >= max(self.since, moment):
+            if own.known_at >= max(self.alive_since, moment):
                 return True
             if self.looking is None or self.looking.done():
                 self.looking = asyncio.create_task(self._look(), name="actuator looks its claims up")
@@ -155,9 +155,9 @@ class OwnClaims(Struct, eq=False):
 
     def now(self) -> datetime:
         """The time by which levels are decided: that of the database, whatever this machine's clock says."""
-        if self.told is None:  # a file on this machine
+        if self.database_time is None:  # a file on this machine
             return datetime.now(UTC)
-        moment, at = self.told
+        moment, at = self.database_time
         return moment + timedelta(seconds=self.clock() - at)
 
     @property
@@ -185,12 +185,12 @@ class OwnClaims(Struct, eq=False):
         """Beat once; then end the claims of actuators that are gone, if this one was alive all the time they had."""
         outbox, began, lasts = self.outbox, self.clock(), self.outbox.settings.heartbeat_timeout
         moment, has_gone = await outbox.write_durably(heartbeats.beat, outbox.owner, lasts)
-        self.told = moment, began
+        self.database_time = moment, began
         if self.clock() > self.alive_until:  # it was over meanwhile
-            self.since = self.clock()
+            self.alive_since = self.clock()
         self.alive_until = began + lasts.total_seconds()
         self.has_beaten.set()
-        if not has_gone or began - self.since < lasts.total_seconds():  # others may have been without it as well
+        if not has_gone or began - self.alive_since < lasts.total_seconds():  # others may have been without it as well
             return
         if ended := await outbox.write_durably(heartbeats.end_claims_of_gone, outbox.settings.request):
             log.info("%s of actuators that are gone can be taken over", counted(ended, "claim"))

@@ -97,7 +97,7 @@ class Engine:
         """Levels may have to be woken for what others have folded."""
         self.decided_to: dict[int, int] = {}
         """Up to which record levels were decided on when the partitions were taken."""
-        self._anew = frozenset[str]()
+        self._changed_views = frozenset[str]()
         """Views whose code had changed then."""
         self._awaited: Sequence[AwaitedWrite] = ()
         """Writes that were not settled when the partitions were taken."""
@@ -145,7 +145,7 @@ class Engine:
         wake_outdated(state, found.unfinished)
         self._has_missed, self._awaited = True, found.awaited
         self.decided_to = {partition: found.folded_to[partition] for partition in epochs}
-        self._anew = frozenset(each.name for each in found.unfinished if each.kind == "view")
+        self._changed_views = frozenset(each.name for each in found.unfinished if each.kind == "view")
 
     # -- fold
 
@@ -156,7 +156,7 @@ class Engine:
         fresh = [logged for logged in records if logged.sequence > state.folded_to[logged.partition]]
         known, rest = _parted(fresh, self.decided_to)
         for part in parts(known):
-            state.recall(state.fold(part, counts_rounds=False), self._anew)
+            state.recall(state.fold(part, counts_rounds=False), self._changed_views)
         wakes: dict[ViewParent, Wake] = {}
         folded: list[Changes] = []
         receipts: list[ReceiptNoted] = []

@@ -76,11 +76,11 @@ class Loop:
         """Records folded."""
         self._schedule = Schedule(monotonic)
         self._portion = Portion()
-        self._unheard = set[IndexKey]()
+        self._unannounced = set[IndexKey]()
         """Keys that have changed and that nobody was told of."""
         self._has_freed = False
         """Intents may wait for targets that are free once what is folded is in the tables."""
-        self._first: int | None = None
+        self._log_begins_at: int | None = None
         """Where the log begins, for as long as what is older is not forgotten."""
         self._writes_at = 0.0
         """When what is folded is written; 0: all is."""
@@ -151,7 +151,7 @@ class Loop:
 
     async def _forget(self) -> None:
         """Forget, at intervals, what is handled and what is older than the log as it is now."""
-        first, self._first = self._first, None
+        first, self._log_begins_at = self._log_begins_at, None
         if first is not None and (count := await self._engine.forget(before=first)):
             log.info("forgot %s: nothing is left to be handled", counted(count, "deleted object"))
 
@@ -159,7 +159,7 @@ class Loop:
         """Ask at intervals where the log begins; the loop does not wait for the answer."""
         while True:
             try:
-                self._first = (await self._stream.state()).first_seq
+                self._log_begins_at = (await self._stream.state()).first_seq
             except Unavailable as error:
                 log.log(level_of(error), "what is handled is kept for now: %s", error)
             await asyncio.sleep(PRUNE_EVERY.total_seconds())
@@ -206,7 +206,7 @@ class Loop:
 
     async def _announce_keys(self) -> None:
         """Notify those who read indices live of the keys that have changed, now that these are in the tables."""
-        keys, self._unheard = self._unheard, set()
+        keys, self._unannounced = self._unannounced, set()
         if self._on_keys is not None:
             self._on_keys(keys)
         if self._program.follows(keys):  # who follows an index may be anywhere
@@ -232,7 +232,7 @@ class Loop:
         if not folded.records:
             return
         self.records += folded.records
-        self._unheard |= folded.keys
+        self._unannounced |= folded.keys
         if self._program.follows(folded.keys):
             await self._engine.flush()
             await self._announce_keys()

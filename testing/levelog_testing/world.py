@@ -347,7 +347,7 @@ class World:
     async def _send_one(self, intent: ClaimedIntent) -> bool:
         if intent.verb == "call":
             await self._claim(intent)
-        if self.caller.lasts(intent):
+        if self.caller.is_daemon(intent):
             self._begin_run(intent)
             return True
         if intent.verb == "call":

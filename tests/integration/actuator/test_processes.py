@@ -257,10 +257,10 @@ async def test_a_request_is_over_before_the_heartbeat_of_its_actuator_expires(sh
         found.append((own.outlasts(FIRST), own.outlasts(AGAIN)))
     assert found == [(True, True), (True, True), (False, True), (False, True), (False, False)]
     await own.beat()
-    assert (own.since, own.outlasts(FIRST)) == (6.1, True), "what it claimed before may be others' now"
+    assert (own.alive_since, own.outlasts(FIRST)) == (6.1, True), "what it claimed before may be others' now"
     at[0] = 11.0
     await own.beat()
-    assert own.since == 6.1
+    assert own.alive_since == 6.1
 
 
 async def test_a_heartbeat_counts_from_before_it_was_sent(shared: Acting) -> None:
