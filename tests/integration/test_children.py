@@ -1,7 +1,6 @@
 """Children of a parent, in a simulation: created in order, kept as their manifests say, deleted last and in reverse."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -42,16 +41,6 @@ def test_a_kind_that_is_refused_holds_up_those_after_it() -> None:
         assert simulation.level("stack", "default", "shop").status == "failed"
 
 
-def test_replicas_that_are_edited_by_hand_come_back_with_one_apply() -> None:
-    with simulated(op, shop(replicas=2)) as simulation:
-        simulation.patch(Deployment, "shop", {"spec": {"replicas": 5}})
-        simulation.run()
-        assert writes(simulation) == [*ALL, ALL[2]]
-        (found,) = simulation.objects(Deployment)
-        assert found["spec"]["replicas"] == 2
-        assert simulation.level("stack", "default", "shop").status == "in_sync"
-
-
 def test_fields_that_no_manifest_sets_neither_drift_nor_call_anything() -> None:
     with simulated(op, shop()) as simulation:
         calls = dict(simulation.calls)
@@ -65,30 +54,6 @@ def test_fields_that_no_manifest_sets_neither_drift_nor_call_anything() -> None:
             simulation.run()
         assert simulation.calls == calls
         assert writes(simulation) == ALL
-
-
-def test_a_field_that_the_server_writes_in_another_form_is_applied_once() -> None:
-    def in_cores(body: Manifest) -> Manifest:
-        (container,) = body["spec"]["template"]["spec"]["containers"]
-        cpu = container["resources"]["requests"]["cpu"].replace("1000m", "1")
-        changed = {**container, "resources": {"requests": {"cpu": cpu}}}
-        template = {**body["spec"]["template"], "spec": {**body["spec"]["template"]["spec"], "containers": [changed]}}
-        return {**body, "spec": {**body["spec"], "template": template}}
-
-    with Simulation(op) as simulation:
-        simulation.mutate(Deployment, in_cores)
-        simulation.apply(shop(cpu="1000m"))
-        simulation.run()
-        assert simulation.level("stack", "default", "shop").status == "in_sync"
-        simulation.advance(timedelta(hours=1))
-        assert writes(simulation) == ALL
-        simulation.patch(Deployment, "shop", {"spec": {"replicas": 4}})
-        simulation.run()
-        assert writes(simulation) == [*ALL, ALL[2]]
-        simulation.apply(shop(cpu="2"))
-        simulation.run()
-        assert writes(simulation) == [*ALL, ALL[2], ALL[2]]
-        assert simulation.level("stack", "default", "shop").status == "in_sync"
 
 
 def test_a_field_that_is_left_out_of_the_manifest_is_removed_with_one_apply() -> None:
@@ -115,13 +80,6 @@ def test_what_is_not_returned_any_more_is_deleted_last_and_the_last_kind_first()
         simulation.run()
         assert writes(simulation)[6:] == [("delete", "deployments.apps/default/shop")]
         assert simulation.level("stack", "default", "shop").status == "in_sync"
-
-
-def test_a_child_that_is_deleted_by_hand_comes_back() -> None:
-    with simulated(op, shop()) as simulation:
-        simulation.delete(Service, "shop")
-        simulation.run()
-        assert writes(simulation) == [*ALL, ALL[1]]
 
 
 def test_a_child_that_is_being_deleted_is_waited_for() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final
 
 import pytest_asyncio
 import yaml
@@ -12,24 +11,6 @@ from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.waiting import until
 
 SHOP = "webs.example.com/default/shop"
-AUDIT: Final = """
-from datetime import timedelta
-from pathlib import Path
-
-from levelog import Operator, Resource
-
-op = Operator("webs")
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
-
-@op.on.event(backoff=timedelta(hours=1))
-async def audit(web: Web) -> None:
-    if not Path("ledger").exists():
-        raise ConnectionError("the ledger is closed")
-    Path("ledger").write_text(web.metadata.name)
-"""
-"""Whose records are tried again by themselves only after an hour."""
 
 
 @pytest_asyncio.fixture
@@ -84,25 +65,3 @@ async def test_a_level_that_failed_is_tried_again_by_the_process_that_runs_or_by
         "say what to try again: names of parents, or --all-failed, not both",
         "no level of a view 'pod': `levelog levels` shows all that there are",
     ]
-
-
-async def test_an_object_whose_record_failed_is_tried_again_by_the_process_that_runs(levelog: Levelog) -> None:
-    file, ledger = levelog.folder / "audit.py", levelog.folder / "ledger"
-    file.write_text(AUDIT)
-
-    async def is_failed() -> bool:
-        running.check()
-        return [(one["view"], one["status"]) for one in await levelog.levels()] == [("webs/audit", "failed")]
-
-    async def is_told() -> bool:
-        running.check()
-        return ledger.read_text() == "shop" and not await levelog.levels()
-
-    with levelog.start("run", file) as running:
-        await until(is_failed, "a record that failed", seconds=90, pause=0.25)
-        ledger.touch()
-        told = await levelog.ends("retry", "shop")
-        assert (told.status, told.stderr) == (0, "")
-        assert told.stdout == f"webs/audit of {SHOP} was failed, and is tried again\n"
-        await until(is_told, "the record handled", seconds=60, pause=0.25)
-        assert await levelog.refused("retry", "--all-failed", status=2) == "no level is failed"

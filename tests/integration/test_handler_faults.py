@@ -14,11 +14,7 @@ import pytest
 from levelog import Index, Intent, Level, Operator, Resource, Struct, apply
 from levelog.testing import Simulation
 from rigs.kinds import ConfigMap
-from rigs.nats import NatsServer
-from rigs.processing import Processing
 from rigs.simulated import simulated
-from rigs.waiting import until
-from rigs.webs import web as web_record
 
 SHORT = timedelta(milliseconds=100)
 release = threading.Event()
@@ -227,51 +223,3 @@ def test_a_function_logs_with_the_object_that_it_is_called_for(caplog: pytest.Lo
         simulation.run()
     [told] = [record for record in caplog.records if record.getMessage() == "looked at"]
     assert (told.name, vars(told)["object"]) == ("levelog.operator.shop.view", "webs.example.com/default/a")
-
-
-async def test_a_function_that_hangs_does_not_keep_others_from_converging(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    """In a processor, where one batch goes on while the function of another still runs."""
-    begun = asyncio.Event()
-    op = Operator("webs")
-
-    class Webs(Resource, group="example.com", version="v1", plural="webs"):
-        pass
-
-    class Pod(Resource, version="v1", plural="pods"):
-        pass
-
-    @op.index
-    def images(pod: Pod) -> Iterator[tuple[str, str]]:
-        yield pod.metadata.name, ""
-
-    @op.view
-    def pods(web: Webs) -> Level[int]:
-        return Level(1, 0)
-
-    @op.reconcile(pods, timeout=timedelta(minutes=5))
-    async def converge(web: Webs) -> list[Intent]:
-        if web.metadata.name == "hangs":
-            begun.set()
-            await asyncio.Event().wait()
-        return [apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": web.metadata.name}})]
-
-    async with Processing(nats_server.url, database_url, [op]) as stack:
-        stack.start()
-        await stack.listed(web_record("hangs", 2))
-        async with asyncio.timeout(60):
-            await begun.wait()
-        await stack.tell(web_record("goes-on", 3))
-
-        async def has_converged() -> bool:
-            return ("apply", "pods/default/goes-on") in await stack.intents("pending")
-
-        await until(has_converged, what="the other Web's intent")
-        assert await stack.find_level("hangs") is None
-        await stack.tell(web_record("third", 4))
-
-        async def third() -> bool:
-            return ("apply", "pods/default/third") in await stack.intents("pending")
-
-        await until(third, what="the third Web's intent")

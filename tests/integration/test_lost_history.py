@@ -1,4 +1,4 @@
-"""Where the log does not go on from what was folded, the tables are folded from its beginning again, as at a start."""
+"""A processor that was cut off from the log: it folds before it decides, and all anew where the log does not go on."""
 
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ from rigs.tcpproxy import TcpProxy
 from rigs.webs import web
 
 MANY = 8000
-"""More than a reader has fetched ahead when it stands still."""
+"""More than a reader has fetched ahead when it stands still, and several batches."""
 
 
 async def publish(stream: LogStream, records: Collection[ObjectSeen]) -> None:
@@ -104,3 +104,25 @@ async def test_invariant_13_a_restored_log_that_has_grown_is_folded_from_its_beg
         await stack.folded(await stream.last_sequence())
         names = {row["name"].rpartition("-")[0] for row in await stack.rows(objects)}
         assert names == {"w-1", "w-2"}
+
+
+@pytest.mark.parametrize("how", ["lost", "held up"])
+async def test_invariant_9_what_happened_while_nobody_read_is_folded_before_anything_is_decided(
+    nats_server: NatsServer, tmp_path: Path, how: str
+) -> None:
+    """With a connection that is lost, and with one that stands still, as in a process that was paused."""
+    async with standing_still(nats_server, tmp_path) as (stack, proxy, stream):
+        processor = stack.start()
+        await stack.folded(await stack.listed(web("shop", 1, replicas=0)))
+        before = processor.calls.functions["webs/pods"]
+        if how == "lost":
+            proxy.refuse()
+            proxy.cut()
+        else:
+            proxy.pause()
+        await publish(stream, [web("shop", n, replicas=n % 7) for n in range(2, MANY)])
+        last = await stream.last_sequence()
+        await proxy.accept()
+        proxy.resume()
+        await stack.folded(last)
+        assert processor.calls.functions["webs/pods"] - before == 1
