@@ -106,28 +106,6 @@ async def test_while_nobody_knows_whom_an_object_concerns_levels_go_on_say_so_an
         assert processor.index_failures == {}
 
 
-async def test_a_take_over_finds_the_same_levels_blocked_and_holding_back(
-    nats_server: NatsServer, postgres_url: str
-) -> None:
-    async with Processing(nats_server.url, postgres_url, [operator_by_name()]) as stack:
-        pods = (
-            owned("shop-0", 3),
-            owned("shop-1", 4),
-            owned("other-0", 5),
-        )
-        await stack.begin(web("shop", 1), web("other", 2), *pods, version=5)
-        await stack.folded(await stack.tell(broken("other-0", 6), broken("new-0", 7)))
-        before = [await told(stack, name) for name in ("shop", "other")]
-        assert [status for status, _ in before] == ["drifting", "blocked"]
-        await stack.stop("one")
-        stack.start("two")
-        await stack.folded(await stack.tell(pod("noise", 8)))
-        assert [await told(stack, name) for name in ("shop", "other")] == before
-        await stack.folded(await stack.tell(owned("other-0", 9), owned("new-0", 10)))
-        assert await told(stack, "other") == ("in_sync", "")
-        assert await stack.intents("pending") == [("delete", "pods/default/shop-1")]
-
-
 async def test_a_blocked_level_stays_as_it_was_and_withdraws_nothing(
     nats_server: NatsServer, database_url: str
 ) -> None:
