@@ -1,27 +1,19 @@
 """What a process that listens says of itself."""
 
-import asyncio
 import json
 import os
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from rigs.levelog import Running
 from rigs.waiting import until
+from rigs.webpages import Page, get
 
 ANYWHERE: Final = ("--listen", "127.0.0.1:0")
 """At a free port."""
-
-
-class Told(NamedTuple):
-    """An answer."""
-
-    status: int
-    text: str
 
 
 class Listener(NamedTuple):
@@ -35,27 +27,17 @@ class Listener(NamedTuple):
         message = json.loads(await running.says("listens at http://"))["message"]
         return cls(int(message.partition("http://")[2].split()[0].rpartition(":")[2]))
 
-    async def asks(self, path: str, *, accepts: str = "") -> Told:
+    async def asks(self, path: str, *, accepts: str = "") -> Page:
         """One request."""
+        return await get(f"http://127.0.0.1:{self.port}{path}", Accept=accepts)
 
-        def ask() -> Told:
-            connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
-            try:
-                connection.request("GET", path, headers={"Accept": accepts})
-                answer = connection.getresponse()
-                return Told(answer.status, answer.read().decode())
-            finally:
-                connection.close()
-
-        return await asyncio.to_thread(ask)
-
-    async def is_ready(self, *, seconds: float = 60.0) -> Told:
+    async def is_ready(self, *, seconds: float = 60.0) -> Page:
         """Wait until it is."""
         return await self.says("/readyz", 200, "readyz check passed", seconds=seconds)
 
-    async def says(self, path: str, status: int, text: str, *, seconds: float = 30.0) -> Told:
+    async def says(self, path: str, status: int, text: str, *, seconds: float = 30.0) -> Page:
         """Wait until a probe has this status, and this text in it."""
-        last = Told(0, "")
+        last = Page(0, "", {})
 
         async def said() -> bool:
             nonlocal last

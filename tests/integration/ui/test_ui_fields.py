@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from html import unescape
 from typing import NamedTuple
 
-import aiohttp
 import msgspec
 import pytest
 import pytest_asyncio
@@ -20,6 +19,7 @@ from levelog_store.tables import levels
 from rigs.levelog import WEBS_FILE, Levelog
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.webpages import get
 from rigs.webs import web
 
 pytestmark = pytest.mark.xdist_group("ui")
@@ -72,9 +72,8 @@ async def fight(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fight
 
 async def tables(url: str) -> dict[str, list[list[str]]]:
     """Rows of each section."""
-    async with aiohttp.ClientSession() as session, session.get(url) as response:
-        text = await response.text()
-    assert response.status == 200, text
+    status, text, _ = await get(url)
+    assert status == 200, text
     found: dict[str, list[list[str]]] = {}
     for section in re.findall(r"<section.*?</section>", text, re.DOTALL):
         name = re.findall(r'<h2 id="(\w+)"', section)[0]
@@ -117,16 +116,14 @@ async def test_since_counts_what_came_after(fight: Fight) -> None:
     for url in (fight.live, fight.bundle):
         rows = (await tables(f"{url}/fields?since={fight.second}"))["wakes"]
         assert [row[3] for row in rows if row[2] == "hpa"] == ["2"]
-        async with aiohttp.ClientSession() as session, session.get(f"{url}/fields?since=soon") as response:
-            assert response.status == 400
-            assert "is no moment" in await response.text()
+        status, text, _ = await get(f"{url}/fields?since=soon")
+        assert status == 400
+        assert "is no moment" in text
 
 
 async def test_a_level_that_is_undone_and_looks_right_says_what_it_waits_for(fight: Fight) -> None:
     row = {"status": "failed", "reason": "undone 3 times by hpa", "drift": None}
     async with await Database.open(fight.env["LEVELOG_DATABASE_URL"]) as database, database.transaction() as connection:
         await connection.execute(update(levels).values(row))
-    async with aiohttp.ClientSession() as session, session.get(f"{fight.live}/levels") as response:
-        text = await response.text()
-    told = text.partition("undone 3 times by hpa")[2]
+    told = (await get(f"{fight.live}/levels")).text.partition("undone 3 times by hpa")[2]
     assert 'in sync once nobody has undone it for a while: <a href="/fields">' in told

@@ -1,28 +1,26 @@
 """What a reader asks the morning after, of the log and of its bundle: who did it, why, and what failed."""
 
 import re
-from html import unescape
 from typing import Any
 
-import aiohttp
 import pytest
 
 from rigs.lastnight import ORDERS, SHOP
+from rigs.webpages import get
 
 pytestmark = pytest.mark.xdist_group("ui")
 
 
 async def read(url: str) -> str:
     """The text of a page."""
-    async with aiohttp.ClientSession() as session, session.get(url) as response:
-        assert response.status == 200, url
-        return " ".join(unescape(re.sub(r"<[^>]*>", " ", (await response.text()).partition("<main")[2])).split())
+    page = await get(url)
+    assert page.status == 200, url
+    return page.shown
 
 
 async def decisions(url: str) -> list[int]:
     """Of the Web, oldest first."""
-    async with aiohttp.ClientSession() as session, session.get(f"{url}/o/{SHOP}") as response:
-        return sorted({int(each) for each in re.findall(r'href="/d/(\d+)"', await response.text())})
+    return sorted({int(each) for each in re.findall(r'href="/d/(\d+)"', (await get(f"{url}/o/{SHOP}")).text)})
 
 
 async def test_a_level_that_settles_says_what_failed_before(served: Any) -> None:

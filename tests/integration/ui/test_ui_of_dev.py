@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from rigs.levelog import WEBS, Levelog, Running
 from rigs.preloaded import PROGRAM
 from rigs.waiting import until
+from rigs.webpages import get
 
 pytestmark = pytest.mark.xdist_group("ui")
 WEB = "/o/webs.example.com/default/shop"
@@ -22,8 +22,8 @@ async def test_pages_of_dev_go_on_after_the_code_was_saved(tmp_path: Path) -> No
         url = await running.serves()
 
         async def page() -> str:
-            async with aiohttp.ClientSession() as session, session.get(url + WEB) as response:
-                return await response.text() if response.status == 200 else ""
+            found = await get(url + WEB)
+            return found.text if found.status == 200 else ""
 
         await until(page, "a page of the Web in sync", accept=lambda found: 'class="badge in_sync"' in found)
         file.write_text(file.read_text().replace('f"{web.metadata.name}-{n}"', 'f"{web.metadata.name}-x{n}"'))

@@ -8,6 +8,7 @@ import pytest
 
 from rigs.levelog import WEBS_FILE, Levelog, sandbox_of_shop
 from rigs.waiting import until
+from rigs.webpages import get
 
 pytestmark = pytest.mark.xdist_group("ui")
 WEB = "/o/webs.example.com/default/shop"
@@ -16,8 +17,7 @@ WEB = "/o/webs.example.com/default/shop"
 async def status_of(url: str, **headers: str) -> int:
     """0: nobody listens there."""
     try:
-        async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as response:
-            return response.status
+        return (await get(url, **headers)).status
     except aiohttp.ClientConnectionError:
         return 0
 

@@ -11,19 +11,12 @@ import pytest
 from rigs.api import MERGE_PATCH
 from rigs.levelog import WEBS_FILE, Levelog
 from rigs.waiting import until
+from rigs.webpages import get
 
 pytestmark = pytest.mark.xdist_group("ui")
 POD = "/o/pods/default/shop-1"
 WEB = "/o/webs.example.com/default/shop"
 LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
-
-
-async def get(url: str, **headers: str) -> tuple[int, str, Any]:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(url, headers=headers, allow_redirects=False) as response,
-    ):
-        return response.status, await response.text(), response.headers
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
-import aiohttp
 import pytest
 
 from levelog_base.errors import ConfigurationError
@@ -29,6 +28,7 @@ from levelog_ui.server import PageServer, serving
 from rigs.browser import ENTER
 from rigs.lastnight import BAD, FIXED, ORDERS, SHOP, LastNight
 from rigs.levelog import Running
+from rigs.webpages import get
 
 pytestmark = pytest.mark.xdist_group("ui")
 
@@ -36,12 +36,10 @@ pytestmark = pytest.mark.xdist_group("ui")
 async def read(url: str) -> tuple[int, str]:
     """Status and text of a page, once it comes back no more."""
     while True:
-        async with aiohttp.ClientSession() as session, session.get(url) as response:
-            text = await response.text()
-        if (later := re.search(r'http-equiv="refresh" content="1; url=([^"]*)"', text)) is None:
-            break
-        url = f"{response.url.origin()}{unescape(later[1])}"
-    return response.status, " ".join(unescape(re.sub(r"<[^>]*>", " ", text.partition("<main")[2])).split())
+        page = await get(url)
+        if (later := re.search(r'http-equiv="refresh" content="1; url=([^"]*)"', page.text)) is None:
+            return page.status, page.shown
+        url = urljoin(url, unescape(later[1]))
 
 
 def edits_of(night: LastNight) -> list[tuple[str, list[str]]]:
@@ -102,11 +100,8 @@ async def test_without_code_nothing_is_decided_and_no_page_offers_it(served: Any
 
 
 async def test_a_decision_is_made_again_with_the_code_that_was_given(served: Any) -> None:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(f"{served.bundle}/o/pods/default/migrate-orders") as page,
-    ):
-        ordinal = re.findall(r'href="/d/(\d+)"', await page.text())[0]
+    page = await get(f"{served.bundle}/o/pods/default/migrate-orders")
+    ordinal = re.findall(r'href="/d/(\d+)"', page.text)[0]
     for url in (served.live, served.bundle):
         assert "It comes out the same" in (await read(f"{url}/d/{ordinal}/again"))[1]
     _, text = await read(f"{served.fixed}/d/{ordinal}/again")
@@ -148,17 +143,14 @@ async def test_other_pages_are_answered_while_decisions_are_made_again(served: A
         FIXED, Application("webs"), program, opened, redactor=known_redactor(settings), threads=settings.threads
     )
     server = PageServer(again=again)
-    async with serving(server, "127.0.0.1", 0) as url, server.showing(past), aiohttp.ClientSession() as session:
+    async with serving(server, "127.0.0.1", 0) as url, server.showing(past):
         try:
-            async with session.get(f"{url}/again") as response:
-                text = await response.text()
+            text = (await get(f"{url}/again")).text
             assert began.is_set()
             assert 'content="1; url=/again?run=1"' in text
             assert (await read(f"{url}/levels"))[0] == 200
-            async with session.get(f"{url}/again") as response:
-                assert "run=1" in await response.text(), "the same question is asked once"
-            async with session.get(f"{url}/what-if?drop={served.night.stranger}") as response:
-                assert "other questions come first" in await response.text()
+            assert "run=1" in (await get(f"{url}/again")).text, "the same question is asked once"
+            assert "other questions come first" in (await get(f"{url}/what-if?drop={served.night.stranger}")).text
         finally:
             gate.set()
         assert "Yes , 3 of 5 decisions" in (await read(f"{url}/again?run=1"))[1]
@@ -217,8 +209,8 @@ async def test_a_question_that_is_about_to_be_answered_is_given_up_when_the_page
 async def test_the_test_that_a_decision_offers_passes_with_its_code_and_fails_with_the_fix(
     served: Any, tmp_path: Path
 ) -> None:
-    async with aiohttp.ClientSession() as session, session.get(f"{served.bundle}/d/1") as page:
-        found = re.search(r'<details id="test">.*?<pre>(.*?)</pre>', await page.text(), re.DOTALL)
+    page = await get(f"{served.bundle}/d/1")
+    found = re.search(r'<details id="test">.*?<pre>(.*?)</pre>', page.text, re.DOTALL)
     assert found is not None
     (tmp_path / "test_case.py").write_text(unescape(found[1]))
     (tmp_path / served.night.bundle.name).write_bytes(served.night.bundle.read_bytes())
