@@ -1,6 +1,5 @@
 """What a Kopf file has done is shown, explained and decided again by the commands, as with any other file."""
 
-import copy
 import importlib
 import re
 import sys
@@ -12,7 +11,8 @@ import pytest
 from levelog.operator import Operator
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.clients import configure_clients
-from rigs.kopfrivals import DEFINITION, rival
+from rigs.kinds import definition, manifest
+from rigs.kopfrivals import rival
 from rigs.levelog import define
 from rigs.waiting import until
 
@@ -126,16 +126,10 @@ def kept(patch, spec, **_):
     patch.status["size"] = spec.get("size")
     return 1
 """
-    definition = copy.deepcopy(DEFINITION)
-    definition["metadata"]["name"] = "stores.example.com"
-    definition["spec"]["names"] = {"plural": "stores", "singular": "store", "kind": "Store", "listKind": "StoreList"}
-    del definition["spec"]["versions"][0]["subresources"]
     async with rival("levelog", tmp_path, source) as one:
-        await define(one.sandbox, definition)
-        metadata = {"name": "a", "namespace": "default"}
-        store = {"apiVersion": "example.com/v1", "kind": "Store", "metadata": metadata}
+        await define(one.sandbox, definition("Store", has_status=False))
         for size in (1, 2):
-            one.sandbox.user.apply({**store, "spec": {"size": size}})
+            one.sandbox.user.apply(manifest("Store", "a", size=size))
             await one.tells("kept", size)
 
             async def is_written(size: int = size) -> bool:
@@ -158,12 +152,8 @@ def kept(namespace, patch, spec, **_):
 def gone(name, **_):
     tell("gone", name)
 """
-    definition = copy.deepcopy(DEFINITION)
-    definition["metadata"]["name"] = "stores.example.com"
-    names = {"plural": "stores", "singular": "store", "kind": "Store", "listKind": "StoreList"}
-    definition["spec"] |= {"scope": "Cluster", "names": names}
     async with rival("levelog", tmp_path, source) as one:
-        await define(one.sandbox, definition)
+        await define(one.sandbox, definition("Store", scope="Cluster"))
         store = {"apiVersion": "example.com/v1", "kind": "Store", "metadata": {"name": "a"}, "spec": {"size": 1}}
         one.sandbox.user.create(store)
         await one.tells("kept", None, 1)
@@ -189,21 +179,14 @@ def kept(spec, patch, **_):
     patch.status["other"] = spec["size"]
     return {"size": spec["size"]}
 """
-    definition = copy.deepcopy(DEFINITION)
-    definition["metadata"]["name"] = "stores.example.com"
-    definition["spec"]["names"] = {"plural": "stores", "singular": "store", "kind": "Store", "listKind": "StoreList"}
-    named = {"type": "object", "properties": {name: {"type": "integer"} for name in shown}}
-    spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"type": "object", "properties": {"spec": spec, "status": named}}
-    definition["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}
+    narrow = definition("Store")
+    schema = narrow["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["status"] = {"type": "object", "properties": {name: {"type": "integer"} for name in shown}}
     async with rival("levelog", tmp_path, source) as one:
-        await define(one.sandbox, definition)
-        metadata = {"name": "a", "namespace": "default"}
-        store = {"apiVersion": "example.com/v1", "kind": "Store", "metadata": metadata, "spec": {"size": 1}}
-        one.sandbox.user.create(store)
-        await one.tells("kept", 1)
-        one.sandbox.user.apply({**store, "spec": {"size": 2}})
-        await one.tells("kept", 2)
+        await define(one.sandbox, narrow)
+        for size in (1, 2):
+            one.sandbox.user.apply(manifest("Store", "a", size=size))
+            await one.tells("kept", size)
         await one.is_calm()
         assert one.sandbox.user.get("stores.example.com", "a").get("status", {}) == dict.fromkeys(shown, 2)
         levels = await one.command("levels")
