@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_base.wire.canonical import canonical
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.subjects import partition_of
-from levelog_store.actuate.claims import Claiming, insert_claimed
+from levelog_store.actuate.claims import ClaimedIntent, Claiming, insert_claimed
 from levelog_store.connect.database import Database
 from levelog_store.dialects import upsert
 from levelog_store.rows import Scope
@@ -67,6 +67,12 @@ def intent(target: str, *, verb: str = "patch_status", body: Any = None, **colum
         "observed_at": None,
         **columns,
     }
+
+
+def claimed_intent(row: dict[str, Any], **columns: Any) -> ClaimedIntent:
+    """The intent of a row as its first claim gives it; columns are overwritten by name."""
+    values = {**row, "attempts": 1, "claim": 1, "is_doubtful": False, **columns}
+    return ClaimedIntent(**{name: values[name] for name in ClaimedIntent.__struct_fields__})
 
 
 def calls(effect: str, count: int, **columns: Any) -> list[dict[str, Any]]:

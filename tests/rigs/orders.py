@@ -1,6 +1,5 @@
 """Claimed intents and what is found of their targets, made up for tests of the rules."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -8,7 +7,7 @@ import msgspec
 from levelog_actuator.observations import Observation
 from levelog_actuator.requests import Order
 from levelog_base.secrets.redaction import Redactor
-from levelog_store.actuate.claims import ClaimedIntent
+from rigs.intents import claimed_intent, intent
 
 UID, OTHER_UID = "uid-seen", "uid-other"
 VERSION = 7
@@ -18,26 +17,10 @@ VERBS = ("apply", "create", "patch", "patch_status", "delete")
 
 def order(verb: str = "patch", *, body: Any = None, options: Any = None, **fields: Any) -> Order:
     """One whose decision saw its target at VERSION, unless the fields say otherwise."""
-    values: dict[str, Any] = {
-        "key": "key",
-        "view": "webs/pods",
-        "parent": "webs.example.com/default/shop",
-        "parent_uid": PARENT_UID,
-        "partition": 3,
-        "decided_at": datetime(2026, 1, 1, tzinfo=UTC),
-        "round": 1,
-        "verb": verb,
-        "target": "webs.example.com/default/a",
-        "api_version": "example.com/v1",
-        "target_uid": UID,
-        "target_version": VERSION,
-        "body": msgspec.json.encode(BODIES[verb] if body is None else body),
-        "options": msgspec.json.encode(options or {}),
-        "attempts": 1,
-        "claim": 1,
-        "is_doubtful": False,
-    }
-    return Order.read(ClaimedIntent(**(values | fields)), Redactor())
+    seen = {"key": "key", "target_uid": UID, "target_version": VERSION} | fields
+    target = seen.pop("target", "webs.example.com/default/a")
+    row = intent(target, verb=verb, body=BODIES[verb] if body is None else body, options=options or {}, **seen)
+    return Order.read(claimed_intent(row), Redactor())
 
 
 def unseen(verb: str = "patch", **fields: Any) -> Order:

@@ -26,7 +26,7 @@ from levelog_store.dialects import now, upsert
 from levelog_store.rows import LevelRow
 from levelog_store.tables import intents, levels, wakeups
 from rigs import webs
-from rigs.intents import NOON, claim_decided, decide, intent, intents_by_key, states
+from rigs.intents import NOON, claim_decided, claimed_intent, decide, intent, intents_by_key, states
 from rigs.leasing import SCOPE, scope_numbered
 from rigs.locks import until_one_waits
 from rigs.run.examples import examples
@@ -73,16 +73,7 @@ async def test_a_new_intent_is_claimed_once_with_all_that_a_request_needs(databa
     row = intent(A, verb="apply", body={"a": "ü"}, options={"force": True}, target_uid="u", target_version=5)
     await decide(database, row)
     (claimed,) = await claim(database)
-    assert claimed == ClaimedIntent(
-        **{
-            name: row[name]
-            for name in ClaimedIntent.__struct_fields__
-            if name not in {"attempts", "claim", "is_doubtful"}
-        },
-        attempts=1,
-        claim=claimed.claim,
-        is_doubtful=False,
-    )
+    assert claimed == claimed_intent(row, claim=claimed.claim)
     held = (await intents_by_key(database))[row["key"]]
     assert (held["state"], held["owner"], held["attempts"], held["claim"]) == ("claimed", "one", 1, claimed.claim)
     assert held["due_at"] == held["expires_at"]

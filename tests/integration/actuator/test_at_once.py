@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from levelog import Operator
 from levelog_actuator import Actuator
@@ -14,7 +14,7 @@ from levelog_store.actuate.elapsed import elapsed
 from levelog_store.decide.decisions import Sendable
 from rigs.acting import QUICK, Acting, writes
 from rigs.faults import Hold
-from rigs.intents import calls, claim_decided
+from rigs.intents import calls, claim_decided, claimed_intent
 from rigs.waiting import until
 
 
@@ -28,8 +28,7 @@ async def claimed_for(acting: Acting, actuator: Actuator, row: dict[str, Any]) -
     async with acting.database.transaction() as connection:
         (key,) = await claim_decided(connection, [row], actuator.owner, actuator.lease, acting.scope)
     assert key == row["key"]
-    origin = {name: row[name] for name in ("view", "parent", "parent_uid", "partition", "decided_at")}
-    return ClaimedIntent(**asdict(sendable(row)), **origin, attempts=1, claim=1, is_doubtful=False)
+    return claimed_intent(row)
 
 
 async def is_chosen(actuator: Actuator, row: dict[str, Any]) -> bool:

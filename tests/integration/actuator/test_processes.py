@@ -22,13 +22,12 @@ from levelog_base.errors import IdentityMismatch
 from levelog_base.wire.objects import Cluster, ObjectKey, Uid
 from levelog_base.wire.records import ReceiptNoted
 from levelog_log.publisher import BatchPublisher
-from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.heartbeats import beat
 from levelog_store.tables import intents
 from rigs.acting import ACTUATOR, BRIEF, PATIENT, WEBS, Acting, writes
 from rigs.apirequests import asks
 from rigs.faults import Hold, Strike
-from rigs.intents import NOON, intent
+from rigs.intents import NOON, claimed_intent, intent
 from rigs.nats import NatsServer
 from rigs.processes import Forked, Process
 from rigs.waiting import until
@@ -239,8 +238,7 @@ async def test_the_claims_of_a_killed_actuator_are_taken_over_as_soon_as_its_hea
     assert Counter(request.name for request in shared.effective()) == {each["metadata"]["name"]: 1 for each in seen}
 
 
-_ROW: dict[str, Any] = intent("pods/default/a", attempts=1) | {"is_doubtful": False}
-FIRST = ClaimedIntent(**{name: _ROW[name] for name in ClaimedIntent.__struct_fields__})
+FIRST = claimed_intent(intent("pods/default/a"))
 AGAIN = msgspec.structs.replace(FIRST, attempts=2)
 
 

@@ -2,10 +2,8 @@
 
 import secrets
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 import pytest
 
 from levelog.intents import Verb
@@ -13,10 +11,11 @@ from levelog_actuator.outbox import ActuatorSettings
 from levelog_actuator.results import Ended
 from levelog_actuator.rights import RIGHTS, Right
 from levelog_actuator.sending import Sender
-from levelog_base.wire.objects import ObjectKey
 from levelog_kube.client import connect
 from levelog_store.actuate.claims import ClaimedIntent
 from rigs.controlplane import ControlPlane
+from rigs.intents import claimed_intent, intent
+from rigs.kinds import manifest
 
 WEBS = "/apis/example.com/v1/namespaces/default/webs"
 BODIES: dict[Verb, Any] = {
@@ -34,34 +33,15 @@ async def intents(cluster: ControlPlane, verb: Verb) -> list[ClaimedIntent]:
 
 
 async def claimed(cluster: ControlPlane, verb: Verb, *, is_doubtful: bool) -> ClaimedIntent:
-    name = f"w-{secrets.token_hex(4)}"
-    key = ObjectKey(group="example.com", resource="webs", namespace="default", name=name)
-    manifest = {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": name, "namespace": "default"}}
-    body = BODIES[verb]
+    made = manifest("Web", name := f"w-{secrets.token_hex(4)}")
+    body, seen = BODIES[verb], dict[str, Any]()
     if verb in ("apply", "create"):
-        seen: dict[str, Any] = {}
-        body = {**manifest, "metadata": {**manifest["metadata"], **body.get("metadata", {})}}  # type: ignore[dict-item]
+        body = {**made, "metadata": made["metadata"] | body.get("metadata", {})}
     else:
-        seen = (await cluster.admin.create(WEBS, manifest))["metadata"]
-    return ClaimedIntent(
-        key=name,
-        view="webs/pods",
-        parent=str(key),
-        parent_uid="uid",
-        partition=0,
-        decided_at=datetime(2026, 1, 1, tzinfo=UTC),
-        round=1,
-        verb=verb,
-        target=str(key),
-        api_version="example.com/v1",
-        target_uid=seen.get("uid", ""),
-        target_version=int(seen.get("resourceVersion", 0)),
-        body=msgspec.json.encode(body),
-        options=b"{}",
-        attempts=1,
-        claim=1,
-        is_doubtful=is_doubtful,
-    )
+        metadata = (await cluster.admin.create(WEBS, made))["metadata"]
+        seen = {"target_uid": metadata["uid"], "target_version": int(metadata["resourceVersion"])}
+    target = f"webs.example.com/default/{name}"
+    return claimed_intent(intent(target, verb=verb, body=body, parent=target, **seen), is_doubtful=is_doubtful)
 
 
 async def carry_out(cluster: ControlPlane, verb: Verb, rights: Sequence[Right]) -> tuple[list[Ended], str]:

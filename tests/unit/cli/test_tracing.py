@@ -12,7 +12,7 @@ from levelog_cli.monitoring.tracing import MOST_REMEMBERED, TracedPlace, Tracing
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.decide.decisions import Basis, Decided, IntentRow, PendingWake
 from levelog_store.rows import LevelRow
-from rigs.intents import intent
+from rigs.intents import claimed_intent, intent
 
 sdk: Any = pytest.importorskip(
     "opentelemetry.sdk.trace", reason="the Python package opentelemetry-sdk is not installed"
@@ -48,8 +48,7 @@ def decided(status: Any, *rows: IntentRow, causes: str = "", is_recorded: bool =
 
 
 def claimed(**columns: Any) -> ClaimedIntent:
-    values: dict[str, Any] = {**ROW, "is_doubtful": False, **columns}
-    return ClaimedIntent(**{name: values[name] for name in ClaimedIntent.__struct_fields__})
+    return claimed_intent(ROW, **columns)
 
 
 def seen(sequence: int, traceparent: str = "") -> LoggedRecord:
