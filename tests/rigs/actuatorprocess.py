@@ -20,7 +20,49 @@ from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import open_stream
 from levelog_log.transport.connection import connect as connect_nats
 from levelog_store.connect.database import Database
-from rigs.acting import APPLICATION, BRIEF, PATIENT, effects_of, scope_of
+from rigs.acting import APPLICATION, BRIEF, PATIENT, Acting, effects_of, scope_of
+from rigs.nats import NatsServer
+from rigs.processes import Forked, Process
+from rigs.waiting import until
+
+TESTS = Path(__file__).parents[1]
+
+
+class ActuatorProcess:
+    """One that can be killed, and started again."""
+
+    def __init__(self, acting: Acting, nats: NatsServer, folder: Path) -> None:
+        given = (nats.url, acting.database_url, acting.kubeconfig)
+        self._argv: list[str | Path] = [sys.executable, "-m", "rigs.actuatorprocess", *given]
+        self._log = folder / "actuator.log"
+        self._process: Process | None = None
+
+    async def start(self, *more: str | Path) -> None:
+        """Start it, and wait until it runs; `more` is what the module takes beside its servers."""
+        before = self._runs()
+        self._process = Forked([*self._argv, *more], self._log, env={"PYTHONPATH": str(TESTS)})
+
+        async def runs() -> bool:
+            if self._runs() > before:
+                return True
+            self.process.check()
+            return False
+
+        await until(runs, "an actuator that runs")
+
+    def _runs(self) -> int:
+        return self._log.read_text().count("RUNS") if self._log.exists() else 0
+
+    @property
+    def process(self) -> Process:
+        """The one that was started last."""
+        assert self._process is not None
+        return self._process
+
+    def kill(self) -> None:
+        """SIGKILL it, if it was started."""
+        if self._process is not None:
+            self._process.kill()
 
 
 def noting(folder: Path) -> Operator:

@@ -71,7 +71,7 @@ def intent(target: str, *, verb: str = "patch_status", body: Any = None, **colum
 
 def claimed_intent(row: dict[str, Any], **columns: Any) -> ClaimedIntent:
     """The intent of a row as its first claim gives it; columns are overwritten by name."""
-    values = {**row, "attempts": 1, "claim": 1, "is_doubtful": False, **columns}
+    values: dict[str, Any] = {**row, "attempts": 1, "claim": 1, "is_doubtful": False, **columns}
     return ClaimedIntent(**{name: values[name] for name in ClaimedIntent.__struct_fields__})
 
 

@@ -17,7 +17,7 @@ VERBS = ("apply", "create", "patch", "patch_status", "delete")
 
 def order(verb: str = "patch", *, body: Any = None, options: Any = None, **fields: Any) -> Order:
     """One whose decision saw its target at VERSION, unless the fields say otherwise."""
-    seen = {"key": "key", "target_uid": UID, "target_version": VERSION} | fields
+    seen: dict[str, Any] = {"key": "key", "target_uid": UID, "target_version": VERSION} | fields
     target = seen.pop("target", "webs.example.com/default/a")
     row = intent(target, verb=verb, body=BODIES[verb] if body is None else body, options=options or {}, **seen)
     return Order.read(claimed_intent(row), Redactor())

@@ -1,6 +1,6 @@
 """An actuator on a real log and database; tests that ask for `acting` run on the sandbox and on kube-apiserver."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +8,7 @@ import pytest_asyncio
 
 from levelog_sandbox import Sandbox
 from rigs.acting import Acting
+from rigs.actuatorprocess import ActuatorProcess
 from rigs.api import Api
 from rigs.controlplane import ControlPlane
 from rigs.nats import NatsServer
@@ -75,3 +76,10 @@ async def serve_webs(api: Api) -> None:
     """Make the CRD unless the server, which tests share, has it."""
     if not await api.is_ok("/apis/example.com/v1/webs"):
         await api.create_crd("Web")
+
+
+@pytest.fixture
+def actuator(shared: Acting, nats_server: NatsServer, tmp_path: Path) -> Iterator[ActuatorProcess]:
+    process = ActuatorProcess(shared, nats_server, tmp_path)
+    yield process
+    process.kill()

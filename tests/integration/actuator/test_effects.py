@@ -1,7 +1,6 @@
 """Effects: called at least once with one key, within their time, and told of in receipts."""
 
 import asyncio
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -19,13 +18,12 @@ from levelog_log.notifications import Topic
 from levelog_sandbox import Sandbox
 from levelog_store.tables import intents
 from rigs.acting import QUICK, Acting
+from rigs.actuatorprocess import ActuatorProcess
 from rigs.api import Api
 from rigs.intents import NOON, intent
 from rigs.nats import NatsServer
-from rigs.processes import Forked, Process
 from rigs.waiting import until
 
-TESTS = Path(__file__).parents[2]
 FEW = replace(QUICK, attempts=3)
 
 
@@ -247,31 +245,16 @@ async def test_a_call_that_is_claimed_again_while_it_lasts_is_stored_under_the_n
 
 
 async def test_invariant_7_an_actuator_killed_between_effect_and_receipt_calls_again_with_the_same_key(
-    shared: Acting, nats_server: NatsServer, tmp_path: Path
+    shared: Acting, actuator: ActuatorProcess, tmp_path: Path
 ) -> None:
     folder = tmp_path / "outside"
     folder.mkdir()
     (folder / "kill").touch()
     (key,) = await shared.decide(wanted("note", body="backup"))
-    argv: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "rigs.actuatorprocess",
-        nats_server.url,
-        shared.database_url,
-        shared.kubeconfig,
-    ]
-
-    def started() -> Process:
-        return Forked([*argv, folder], tmp_path / "actuator.log", env={"PYTHONPATH": str(TESTS)})
-
-    async def is_killed() -> bool:
-        return not first.is_running
-
-    with started() as first:
-        await until(is_killed, "the end of the first actuator", seconds=60)
-    with started():
-        (receipt,) = await shared.receipts_of([key], seconds=60)
+    await actuator.start(folder)
+    await until(lambda: not actuator.process.is_running, "the end of the first actuator", seconds=60)
+    await actuator.start(folder)
+    (receipt,) = await shared.receipts_of([key], seconds=60)
     assert (folder / "calls").read_text().splitlines() == [f"{key} backup"] * 2
     assert (receipt.outcome, receipt.attempts) == ("written", 2)
     assert receipt.call is not None

@@ -3,12 +3,8 @@
 import asyncio
 import os
 import signal
-import sys
 from collections import Counter
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,59 +21,12 @@ from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate.heartbeats import beat
 from levelog_store.tables import intents
 from rigs.acting import ACTUATOR, BRIEF, PATIENT, WEBS, Acting, writes
+from rigs.actuatorprocess import ActuatorProcess
 from rigs.apirequests import asks
 from rigs.faults import Hold, Strike
 from rigs.intents import NOON, claimed_intent, intent
 from rigs.nats import NatsServer
-from rigs.processes import Forked, Process
 from rigs.waiting import until
-
-TESTS = Path(__file__).parents[2]
-
-
-class ActuatorProcess:
-    """One that can be killed, and started again."""
-
-    def __init__(self, acting: Acting, nats: NatsServer, folder: Path) -> None:
-        self._argv: list[str | Path] = [
-            sys.executable,
-            "-m",
-            "rigs.actuatorprocess",
-            nats.url,
-            acting.database_url,
-            acting.kubeconfig,
-        ]
-        self._log = folder / "actuator.log"
-        self._process: Process | None = None
-
-    async def start(self, *more: str) -> None:
-        before = self._runs()
-        self._process = Forked([*self._argv, *more], self._log, env={"PYTHONPATH": str(TESTS)})
-
-        async def runs() -> bool:
-            self.process.check()
-            return self._runs() > before
-
-        await until(runs, "an actuator that runs")
-
-    def _runs(self) -> int:
-        return self._log.read_text().count("RUNS") if self._log.exists() else 0
-
-    @property
-    def process(self) -> Process:
-        assert self._process is not None
-        return self._process
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-
-
-@pytest.fixture
-def actuator(shared: Acting, nats_server: NatsServer, tmp_path: Path) -> Iterator[ActuatorProcess]:
-    process = ActuatorProcess(shared, nats_server, tmp_path)
-    yield process
-    process.kill()
 
 
 async def wanted_of(acting: Acting, kind: str) -> Any:
@@ -182,15 +131,6 @@ async def test_a_stopped_actuator_ends_its_requests_and_gives_the_rest_back(
     async with shared.running():
         await shared.receipts_of(keys)
     assert len(shared.sent()) == 40
-
-
-@contextmanager
-def ended(processes: list[ActuatorProcess]) -> Generator[None]:
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
 
 
 async def test_an_actuator_that_stood_still_past_its_claim_writes_nothing_more(
