@@ -9,9 +9,8 @@ import yaml
 from levelog_base.wire.manifests import as_yaml, manifests_of
 from rigs.api import Api
 from rigs.controlplane import ControlPlane
-from rigs.largecrds import EACH_KIND_OF_SHAPE, SHAPES, definition
+from rigs.largecrds import NAMES, definition
 from rigs.levelog import Levelog
-from rigs.run.examples import short_or_whole
 from rigs.waiting import until
 
 BUCKETS = Path(__file__).parents[1] / "rigs/buckets.py"
@@ -146,8 +145,7 @@ async def test_a_check_against_the_cluster_names_what_would_break_objects(
 async def test_large_definitions_are_taken_again_once_they_were_imported(
     control_plane: ControlPlane, levelog: Levelog
 ) -> None:
-    shapes = short_or_whole(EACH_KIND_OF_SHAPE, [*SHAPES])
-    (levelog.folder / "large.yaml").write_text(as_yaml(map(definition, shapes)))
+    (levelog.folder / "large.yaml").write_text(as_yaml(map(definition, NAMES)))
     ended = await levelog.ends("import-crd", "large.yaml")
     assert (ended.status, ended.stderr) == (0, ""), ended.stderr[-1000:]
     (levelog.folder / "imported.py").write_text(ended.stdout)
@@ -155,7 +153,7 @@ async def test_large_definitions_are_taken_again_once_they_were_imported(
     assert (ended.status, ended.stderr) == (0, ""), ended.stderr[-1000:]
     (levelog.folder / "again.yaml").write_text(ended.stdout)
     again = manifests_of(levelog.folder / "again.yaml")
-    assert [one["metadata"]["name"] for one in again] == shapes
+    assert [one["metadata"]["name"] for one in again] == NAMES
     for manifest in again:
         path = f"{DEFINITIONS}?dryRun=All&fieldValidation=Strict"
         status, answer = await control_plane.admin.request("POST", path, manifest)

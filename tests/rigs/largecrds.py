@@ -1,4 +1,4 @@
-"""Definitions in the shape and size of those that most clusters have: each a few traits, repeated and nested."""
+"""Definitions in the shape of those that most clusters have: their traits, repeated and nested."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -19,8 +19,8 @@ def many(items: Json, *keys: str, **more: Any) -> Json:
     return {"type": "array", "items": items, **listed, **more}
 
 
-def pod() -> Json:
-    """Containers, volumes and affinities: what operators of workloads embed."""
+def workload() -> Json:
+    """What operators of workloads embed: quantities, lists that are maps, selectors."""
     quantity = {
         "anyOf": [{"type": "integer"}, {"type": "string"}],
         "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE])?$",
@@ -30,51 +30,22 @@ def pod() -> Json:
         {"containerPort": NUMBER, "protocol": TEXT | {"default": "TCP"}, "name": TEXT}, "containerPort", "protocol"
     )
     match = thing({"key": TEXT, "operator": TEXT, "values": many(TEXT)}, "key", "operator")
-    selector = thing(
-        {"matchLabels": {"type": "object", "additionalProperties": TEXT}, "matchExpressions": many(match)},
-        **{"x-kubernetes-map-type": "atomic"},
-    )
-    probe = thing({"port": {"x-kubernetes-int-or-string": True}, "path": TEXT, "periodSeconds": NUMBER}, "port")
-    source = thing({"name": TEXT | {"default": ""}, "key": TEXT, "optional": {"type": "boolean"}}, "key")
-    variable = thing({"name": TEXT, "value": TEXT, "valueFrom": thing({"secretKeyRef": source})}, "name")
-    container = thing(
-        {
-            "image": TEXT,
-            "name": TEXT,
-            "args": many(TEXT),
-            "env": many(variable, "name"),
-            "ports": many(port, "containerPort", "protocol"),
-            "resources": thing({"limits": {"type": "object", "additionalProperties": quantity}}),
-            "livenessProbe": probe,
-            "readinessProbe": probe,
-        },
-        "name",
-        description="A container.\nIt runs.",
-    )
-    term = thing({"labelSelector": selector, "topologyKey": TEXT, "weight": NUMBER}, "topologyKey")
+    labels = {"type": "object", "additionalProperties": TEXT}
     return thing(
         {
             "metadata": {"type": "object", **FREE},
-            "containers": many(container, "name"),
-            "initContainers": many(container, "name"),
-            "affinity": thing({kind: many(term) for kind in ("required", "preferred", "anti")}),
-            "nodeSelector": {"type": "object", "additionalProperties": TEXT},
+            "ports": many(port, "containerPort", "protocol"),
+            "limits": {"type": "object", "additionalProperties": quantity},
+            "targetPort": {"x-kubernetes-int-or-string": True},
+            "selector": thing(
+                {"matchLabels": labels, "matchExpressions": many(match)}, **{"x-kubernetes-map-type": "atomic"}
+            ),
             "tolerationSeconds": {"type": "integer", "format": "int64", "nullable": True},
-        },
-        "containers",
-    )
-
-
-def nested(depth: int, width: int) -> Json:
-    """Generators in generators."""
-    inner = [nested(depth - 1, width)] * width if depth else []
-    return thing(
-        {
-            "selector": {"type": "object", "additionalProperties": TEXT},
             "values": FREE | {"description": "Anything."},
             "url": TEXT | {"format": "uri", "minLength": 1},
-            **{f"generator{number}": many(each) for number, each in enumerate(inner)},
-        }
+        },
+        "ports",
+        description="A workload.\nIt runs.",
     )
 
 
@@ -143,33 +114,16 @@ def status() -> Json:
     return thing({"conditions": many(condition, "type"), "replicas": NUMBER, "seen": count, "selector": TEXT}, "seen")
 
 
-def repeated(what: Json, count: int) -> Json:
-    return {f"part{number}": what for number in range(count)}
-
-
-SHAPES: Final[dict[str, Any]] = {
-    "applications.argo.example.com": lambda: repeated(nested(1, 3), 8),
-    "envoyfilters.mesh.example.com": lambda: {"patches": many(thing({"value": {"type": "object", **FREE}}))},
-    "issuers.certs.example.com": lambda: {
-        "solvers": many(thing({"template": pod(), "dns": thing(repeated(rules(), 9))}))
-    },
-    "scaledobjects.scaling.example.com": lambda: {"replicas": NUMBER, **repeated(rules(), 2)},
-    "gateways.large.k8s.io": lambda: repeated(rules(), 8),
-    "prometheuses.monitoring.example.com": lambda: repeated(pod(), 20) | {"replicas": NUMBER},
-    "applicationsets.argo.example.com": lambda: nested(3, 7)["properties"],
-    "networkpolicies.net.example.com": lambda: repeated(many(thing(repeated(rules(), 4))), 4),
-}
-
-EACH_KIND_OF_SHAPE: Final = [*SHAPES][:4]
-"""Together they have all parts, without the size of the others."""
+NAMES: Final = ["issuers.certs.example.com", "gateways.large.k8s.io"]
+"""A group of Kubernetes' own needs an approval."""
 
 
 def definition(name: str) -> Json:
     """A definition of two versions, of which the second is stored."""
     plural, _, group = name.partition(".")
     kind = plural.removesuffix("s").capitalize()
-    spec = SHAPES[name]()
-    has_scale = "replicas" in spec
+    parts = {f"part{number}": rules() for number in range(8)}
+    spec = {"replicas": NUMBER, **parts, "templates": many(thing({"workload": workload(), **parts}))}
     columns = [
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         {"name": "Seen", "type": "integer", "format": "int32", "jsonPath": ".status.seen", "description": "How often."},
@@ -194,8 +148,7 @@ def definition(name: str) -> Json:
         "served": True,
         "storage": True,
         "additionalPrinterColumns": columns,
-        "subresources": {"status": {}}
-        | ({"scale": scale | {"labelSelectorPath": ".status.selector"}} if has_scale else {}),
+        "subresources": {"status": {}, "scale": scale | {"labelSelectorPath": ".status.selector"}},
         "selectableFields": [{"jsonPath": ".status.selector"}],
         "schema": {"openAPIV3Schema": schema},
     }
