@@ -7,8 +7,6 @@ being swept; the newest version of what a list left out, or what was there befor
 from collections.abc import Collection
 from typing import Self
 
-from msgspec import Struct
-
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import (
     BookmarkNoted,
@@ -18,22 +16,12 @@ from levelog_base.wire.records import (
     ObjectDeleted,
     ObjectSeen,
     SyncFinished,
-    SyncStarted,
-    api_version_of,
-    follows,
 )
 from levelog_history.reach import Moment
-from levelog_processors.fold.foldedobjects import unreadable
+from levelog_processors.program import Program
+from levelog_processors.state.state import State
 from levelog_replay.historysources import Recording
 from levelog_store.rows import Input
-
-
-class _Newest(Struct):
-    """The newest version of an object, and the records that show it."""
-
-    partition: int
-    record: ObjectSeen | ObjectDeleted
-    sequences: list[int]
 
 
 class Needed:
@@ -43,9 +31,9 @@ class Needed:
         """`folded`: up to where partitions are thinned; `ended`: objects whose end is handled, which stay whole."""
         self._folded = list(folded)
         self._ended = ended
-        self._newest: dict[ObjectKey, _Newest] = {}
-        self._begun: dict[tuple[int, str], int] = {}
-        """Where lists began that are under way, by partition and id."""
+        self._state = State(Program(()), "", 0)
+        self._newest: dict[str, list[int]] = {}
+        """Records that show the newest version of each object, by name."""
         self._needed: set[int] = set()
         self._bookmarks: dict[int, int] = {}
         """The bookmark, by partition, that tells how late it is."""
@@ -70,8 +58,7 @@ class Needed:
                         needed._take(logged)
             if batch and batch[-1].sequence >= last:
                 break
-        for newest in needed._newest.values():
-            needed._needed.update(newest.sequences)
+        needed._needed.update(*needed._newest.values())
         needed._needed.update(needed._bookmarks.values())
         return needed
 
@@ -82,40 +69,26 @@ class Needed:
         return logged.sequence > self._folded[logged.partition] or logged.sequence in self._needed
 
     def _take(self, logged: LoggedRecord) -> None:
-        match logged.record:
-            case ObjectSeen() | ObjectDeleted() as record:
-                self._see(logged, record)
-            case SyncStarted() as record:
-                self._begun[logged.partition, record.sync_id] = logged.sequence
-            case SyncFinished() as record:
-                self._keep(logged, record, self._begun.pop((logged.partition, record.sync_id), 0))
-            case HistoryReverted() as record:
-                self._keep(logged, record, logged.sequence)
-            case BookmarkNoted():
-                self._bookmarks[logged.partition] = logged.sequence
-            case _:
-                pass
-
-    def _keep(self, logged: LoggedRecord, record: SyncFinished | HistoryReverted, begun: int) -> None:
-        """Keep the versions that were last shown before this: a list sweeps them, or they do not compare any more."""
-        for key, newest in [*self._newest.items()]:
-            place = newest.partition, key.group_resource
-            if place == (logged.partition, record.resource) and newest.sequences[-1] < begun:
-                self._needed.update(self._newest.pop(key).sequences)
-
-    def _see(self, logged: LoggedRecord, record: ObjectSeen | ObjectDeleted) -> None:
-        key, sequence = record.key, logged.sequence
-        newest = self._newest.get(key)
-        if key in self._ended or unreadable(record):
+        record, sequence = logged.record, logged.sequence
+        if isinstance(record, BookmarkNoted):
+            self._bookmarks[logged.partition] = sequence
+        elif isinstance(record, ObjectSeen | ObjectDeleted) and record.key in self._ended:
             self._needed.add(sequence)
-        elif newest is None or follows(
-            record, newest.record.uid, newest.record.version, is_gone=isinstance(newest.record, ObjectDeleted)
-        ):
-            if newest is not None and api_version_of(record) != api_version_of(newest.record):
-                self._needed.update(newest.sequences)  # the fold takes one of the two
-            self._newest[key] = _Newest(logged.partition, record, [sequence])
-        elif (newest.record.uid, newest.record.version) == (record.uid, record.version):
-            newest.sequences.append(sequence)
+        else:
+            changes = self._state.fold([logged])
+            for name in (*changes.objects, *changes.tombstones):
+                if isinstance(record, SyncFinished):  # it sweeps what was shown last
+                    self._needed.update(self._newest.pop(name, ()))
+                else:
+                    self._newest[name] = [sequence]
+            for name in changes.seen_again:
+                self._newest.setdefault(name, []).append(sequence)
+            if changes.unreadable:
+                self._needed.add(sequence)
+            if isinstance(record, HistoryReverted):  # versions before and after do not compare
+                for row in self._state.held((logged.partition, str(record.resource))):
+                    self._needed.update(self._newest.pop(row.object, ()))
+            self._state.apply(changes)
 
 
 class Losses:
