@@ -1,7 +1,7 @@
 """Repeats the decisions of a history with one or two versions of the code, and compares the results."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from functools import partial
 from typing import TypeAlias
@@ -81,11 +81,20 @@ class Versions(Struct, frozen=True, kw_only=True):
         async with AsyncExitStack() as stack:
             if self.stops is not None:
                 stack.enter_context(self.stops.heeding())
-            judges = [self._judge(stack, history, *each) for each in self._named()]
+            named = list(zip(("",) if len(self.programs) == 1 else self.names, self.programs, strict=True))
+            judge_of = partial(Judge, redactor=self.redactor, stops=self.stops)
+            judges = [judge_of(Rebuilt(code, history.origin), self.caller(), name=name) for name, code in named]
+            for judge in judges:
+                stack.push_async_callback(judge.close)
             replay = RecordedReplay(history, selection, judges)
-            repeaters = [self._repeater(stack, *each) for each in self._named()]
             if self.functions:
                 past = await read_past_calls(history, self.functions)
+                repeater_of = partial(
+                    Repeater, threads=self.threads, allows_network=self.allows_network, redactor=self.redactor
+                )
+                repeaters = [repeater_of(code, stops=self.stops, name=name) for name, code in named]
+                for repeater in repeaters:
+                    stack.push_async_callback(repeater.close)
                 calls = CallReplay(self.functions, past, repeaters, self.stops)
             is_told = await self._as_recorded(comparison, history, selection, replay, calls, show)
         seconds = time.monotonic() - begun
@@ -101,28 +110,6 @@ class Versions(Struct, frozen=True, kw_only=True):
     def caller(self) -> ReplayCaller:
         """Calls the functions of one version."""
         return ReplayCaller(threads=self.threads, allows_network=self.allows_network, stops=self.stops)
-
-    def _named(self) -> Iterator[tuple[str, Program]]:
-        """The versions of the code with their names, where there are several."""
-        return zip(("",) if len(self.programs) == 1 else self.names, self.programs, strict=True)
-
-    def _judge(self, stack: AsyncExitStack, history: History, name: str, program: Program) -> Judge:
-        rebuilt = Rebuilt(program, history.origin)
-        judge = Judge(rebuilt, self.caller(), redactor=self.redactor, stops=self.stops, name=name)
-        stack.push_async_callback(judge.close)
-        return judge
-
-    def _repeater(self, stack: AsyncExitStack, name: str, program: Program) -> Repeater:
-        repeater = Repeater(
-            program,
-            threads=self.threads,
-            allows_network=self.allows_network,
-            redactor=self.redactor,
-            stops=self.stops,
-            name=name,
-        )
-        stack.push_async_callback(repeater.close)
-        return repeater
 
     async def _as_recorded(
         self,
