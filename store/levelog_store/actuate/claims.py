@@ -489,16 +489,9 @@ def _next_due(dialect: Dialect) -> Select[Any, datetime]:
     return select(first.scalar_subquery(), now(dialect))
 
 
-async def end_claims(connection: AsyncConnection, scope: Scope) -> int:
-    """End all claims at once, when it is certain that no other process is left to act on them; returns how many."""
-    return (await run(connection, scope, _end_claims)).rowcount
-
-
-@built_once
-def _end_claims(dialect: Dialect) -> Update:
-    table = intents.c
-    return (
-        update(intents)
-        .where(locked(dialect, intents, table.state == CLAIMED, table.owner != ""))
-        .values(due_at=now(dialect), expires_at=now(dialect), owner="")
-    )
+async def end_claims(connection: AsyncConnection, scope: Scope, *conditions: ColumnElement[bool]) -> int:
+    """End claims at once whose processes, it is certain, no more act on them; returns how many."""
+    table, moment = intents.c, now(connection.dialect)
+    are_held = locked(connection.dialect, intents, table.state == CLAIMED, table.owner != "", *conditions)
+    ended = update(intents).where(are_held).values(due_at=moment, expires_at=moment, owner="")
+    return (await connection.execute(ended, {"of_scope": scope.number})).rowcount

@@ -5,14 +5,13 @@ ended: it can tell by its own clock, which knows when the last heartbeat expired
 """
 
 from datetime import datetime, timedelta
-from typing import Any
 
-from sqlalchemy import Dialect, Select, Text, Update, and_, bindparam, exists, or_, select, update
+from sqlalchemy import Dialect, Text, and_, bindparam, exists, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningInsert
 
-from levelog_store.actuate.claims import CLAIMED
-from levelog_store.dialects import OF_SCOPE, built_once, insert_for, locked, now, one_of, one_of_named, remove, run
+from levelog_store.actuate.claims import end_claims
+from levelog_store.dialects import OF_SCOPE, built_once, insert_for, now, one_of, remove, run
 from levelog_store.rows import Scope
 from levelog_store.tables import actuators, intents
 
@@ -40,33 +39,20 @@ async def end_claims_of_gone(connection: AsyncConnection, scope: Scope, grace: t
     Those under which only a short request can be on its way end at once, the others after `grace`. Whoever says that it
     is here at the same moment waits for this to commit, or is left alone.
     """
-    rows = (await run(connection, scope, _gone, grace)).all()
+    dialect, alive = connection.dialect, actuators.c
+    gone = (
+        select(alive.owner, (alive.expires_at <= now(dialect, -grace)).label("is_over"))
+        .where(alive.scope == scope.number, alive.expires_at <= now(dialect))
+        .order_by(alive.owner)
+        .with_for_update(skip_locked=True)
+    )
+    rows = (await connection.execute(gone)).all()
     if not rows:
         return 0
     over = [row.owner for row in rows if row.is_over]
-    ended = await run(connection, scope, _end, gone=[row.owner for row in rows], over=over)
-    await remove(connection, scope, actuators, one_of(connection.dialect, actuators.c.owner, over))
-    return ended.rowcount
-
-
-@built_once
-def _gone(dialect: Dialect, grace: timedelta) -> Select[Any, bool]:
-    table = actuators.c
-    return (
-        select(table.owner, (table.expires_at <= now(dialect, -grace)).label("is_over"))
-        .where(table.scope == OF_SCOPE, table.expires_at <= now(dialect))
-        .order_by(table.owner)
-        .with_for_update(skip_locked=True)
-    )
-
-
-@built_once
-def _end(dialect: Dialect) -> Update:
     table = intents.c
     is_first_write = and_(table.attempts <= 1, table.verb.not_in(("call", "event")))  # with a request as `brief` has it
-    is_over = or_(is_first_write, one_of_named(dialect, table.owner, "over"))
-    return (
-        update(intents)
-        .where(locked(dialect, intents, table.state == CLAIMED, one_of_named(dialect, table.owner, "gone"), is_over))
-        .values(due_at=now(dialect), expires_at=now(dialect), owner="")
-    )
+    is_over = or_(is_first_write, one_of(dialect, table.owner, over))
+    ended = await end_claims(connection, scope, one_of(dialect, table.owner, [row.owner for row in rows]), is_over)
+    await remove(connection, scope, actuators, one_of(dialect, alive.owner, over))
+    return ended

@@ -7,7 +7,6 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from sqlalchemy import (
     Dialect,
-    Integer,
     Row,
     Select,
     Text,
@@ -26,7 +25,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_base.wire.canonical import canonical
 from levelog_base.wire.records import ReceiptNoted
 from levelog_store.actuate.claims import (
-    IS_IN_SCOPE,
     IS_KEY,
     IS_OWNERS,
     OF_LEVEL,
@@ -35,7 +33,7 @@ from levelog_store.actuate.claims import (
     is_one_of_keys,
     is_unsettled,
 )
-from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, has_match, locked, now, one_of_named, run
+from levelog_store.dialects import OF_SCOPE, built_once, change, has_match, locked, now, one_of_named, run
 from levelog_store.rows import Scope
 from levelog_store.tables import intents, levels
 
@@ -145,44 +143,29 @@ async def take_unseen(
     They are given again, unless settled by then, when they are twice as old, but `after` from now at the earliest and
     `most` at the latest.
     """
-    rows = (await run(connection, scope, _unseen, after, limit=limit)).mappings().all()
-    writes = [UnseenWrite(**{name: row[name] for name in _UNSEEN}, age=row["now"] - row["decided_at"]) for row in rows]
-    if rows:
-        begins = rows[0]["now"] - after
-        again = {write.key: begins + min(max(write.age, after), most) for write in writes}
-        values = [{"of_scope": scope.number, "of_key": key, "at": at} for key, at in again.items()]
-        await connection.execute(_look_again(), values)
-    return writes
-
-
-@built_once
-def _unseen(dialect: Dialect, after: timedelta) -> Select[Any]:
-    """Up to `limit` rows whose writes the log should show by now, locked if there are row locks.
-
-    Rows of deleted levels are left out, since nothing waits for them.
-    """
-    table = intents.c
-    return (
-        select(*(table[name] for name in _UNSEEN), table.decided_at, now(dialect).label("now"))
+    table, moment = intents.c, now(connection.dialect)
+    unseen = (
+        select(*(table[name] for name in _UNSEEN), table.decided_at, moment.label("now"))
         .where(
-            IS_IN_SCOPE,
+            table.scope == scope.number,
             is_unsettled(intents),
             table.state == WRITTEN,
             table.is_watched.is_(True),
             table.is_folded.is_(True),
             table.result_version > 0,
-            table.due_at <= now(dialect, -after),
-            has_match(intents, levels, OF_LEVEL),
+            table.due_at <= now(connection.dialect, -after),
+            has_match(intents, levels, OF_LEVEL),  # else nothing waits for it
         )
         .order_by(table.due_at)
-        .limit(bindparam("limit", type_=Integer))
+        .limit(limit)
         .with_for_update(skip_locked=True, of=intents)
     )
-
-
-@built_once
-def _look_again() -> Update:
-    return update(intents).where(IS_KEY, intents.c.state == WRITTEN).values(due_at=bindparam("at", type_=Timestamp()))
+    rows = (await connection.execute(unseen)).mappings().all()
+    writes = [UnseenWrite(**{name: row[name] for name in _UNSEEN}, age=row["now"] - row["decided_at"]) for row in rows]
+    for write in writes:
+        at = rows[0]["now"] - after + min(max(write.age, after), most)
+        await change(connection, scope, intents, table.key == write.key, table.state == WRITTEN, due_at=at)
+    return writes
 
 
 async def unrelayed(connection: AsyncConnection, scope: Scope, limit: int) -> Sequence[Row[Any, Any]]:

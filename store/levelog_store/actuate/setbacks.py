@@ -7,27 +7,36 @@ is stored of its kind. What was put off then waits from now on for as long as it
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Dialect, Select, Update, bindparam, select, update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import IS_IN_SCOPE, IS_KEY, WRITTEN, is_unsettled
-from levelog_store.dialects import Timestamp, built_once, locked, now, run
+from levelog_store.dialects import Timestamp, locked, now
 from levelog_store.rows import Scope
 from levelog_store.tables import actuators, intents
 
 
 async def plan_anew(connection: AsyncConnection, scope: Scope, *, lease: timedelta, heartbeat: timedelta) -> None:
     """Count from now what a clock said that was ahead: retries, ends of claims and of heartbeats, looks at writes."""
-    await run(connection, scope, _shorten, heartbeat)
-    rows = (await run(connection, scope, _later)).all()
-    planned = [
-        {"of_scope": scope.number, "of_key": row.key, "at": at, "ends": ends}
-        for row in rows
-        for at, ends in [_planned(row, lease)]
-        if at < row.due_at
-    ]
-    if planned:
-        await connection.execute(_plan(), planned)
+    dialect, table, of_scope = connection.dialect, intents.c, {"of_scope": scope.number}
+    ends = now(dialect, heartbeat)
+    is_longer = locked(dialect, actuators, actuators.c.expires_at > ends)
+    await connection.execute(update(actuators).where(is_longer).values(expires_at=ends), of_scope)
+    waiting = (
+        select(
+            *(table[name] for name in ("key", "owner", "due_at", "expires_at")),
+            (table.state == WRITTEN).label("is_written"),
+            now(dialect).label("now"),
+        )
+        .where(IS_IN_SCOPE, is_unsettled(intents), table.due_at > now(dialect))
+        .order_by(table.key)
+        .with_for_update()
+    )
+    planned = [(row, *_planned(row, lease)) for row in await connection.execute(waiting, of_scope)]
+    sooner = [of_scope | {"of_key": row.key, "at": at, "ends": ends} for row, at, ends in planned if at < row.due_at]
+    if sooner:
+        at, ends = (bindparam(name, type_=Timestamp()) for name in ("at", "ends"))
+        await connection.execute(update(intents).where(IS_KEY).values(due_at=at, expires_at=ends), sooner)
 
 
 def _planned(row: Any, lease: timedelta) -> tuple[datetime, datetime | None]:
@@ -39,31 +48,3 @@ def _planned(row: Any, lease: timedelta) -> tuple[datetime, datetime | None]:
         return ends, ends
     given_back = row.expires_at or row.now
     return row.now + (row.due_at - given_back), row.now
-
-
-@built_once
-def _shorten(dialect: Dialect, heartbeat: timedelta) -> Update:
-    ends = now(dialect, heartbeat)
-    return update(actuators).where(locked(dialect, actuators, actuators.c.expires_at > ends)).values(expires_at=ends)
-
-
-@built_once
-def _later(dialect: Dialect) -> Select[Any]:
-    """All that wait for their time, locked where there are row locks."""
-    table = intents.c
-    return (
-        select(
-            *(table[name] for name in ("key", "owner", "due_at", "expires_at")),
-            (table.state == WRITTEN).label("is_written"),
-            now(dialect).label("now"),
-        )
-        .where(IS_IN_SCOPE, is_unsettled(intents), table.due_at > now(dialect))
-        .order_by(table.key)
-        .with_for_update()
-    )
-
-
-@built_once
-def _plan() -> Update:
-    at, ends = (bindparam(name, type_=Timestamp()) for name in ("at", "ends"))
-    return update(intents).where(IS_KEY).values(due_at=at, expires_at=ends)
