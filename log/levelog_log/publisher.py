@@ -209,9 +209,10 @@ class BatchPublisher:
         reconnects = self.stream.connection.reconnects
         if reconnects == self._verified_at:
             return
-        state = await self.stream.state()
-        self.stream.check_end(state.last_seq, self._acknowledged, "acknowledged")
-        if self._may_read and self._acknowledged >= max(1, state.first_seq):  # else it has expired
-            acknowledged_id = record_id(parse_header_lines(self._acknowledged_headers))
-            await self.stream.check_record(self._acknowledged, acknowledged_id, "acknowledged")
+        state, acknowledged = await self.stream.state(), self._acknowledged
+        self.stream.doubts.check_end(self.stream.name, state.last_seq, acknowledged, "acknowledged")
+        if self._may_read and acknowledged >= max(1, state.first_seq):  # else it has expired
+            found = await self.stream.record_at(acknowledged)
+            known_id = record_id(parse_header_lines(self._acknowledged_headers))
+            self.stream.doubts.check_record(self.stream.name, acknowledged, found, known_id, "acknowledged")
         self._verified_at = reconnects

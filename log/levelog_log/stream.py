@@ -3,12 +3,12 @@
 import logging
 from collections.abc import AsyncGenerator
 from datetime import datetime, timedelta
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog_base.errors import ConfigurationError, HistoryLost, IdentityMismatch, LevelogError, Unavailable
+from levelog_base.errors import ConfigurationError, IdentityMismatch, LevelogError, Unavailable
 from levelog_base.secrets.redaction import difference
 from levelog_base.wire.envelope import ENVELOPE_VERSION, can_read
 from levelog_base.wire.objects import Cluster, Partition, Sequence
@@ -51,8 +51,6 @@ class StreamIdentity(Struct, frozen=True, kw_only=True):
     """Time of creation as the server wrote it, to the nanosecond."""
 
 
-KnownBy: TypeAlias = Literal["read", "acknowledged"]
-"""How a process knows of a record of the log."""
 _BEGINNING: Final = Sequence(0)
 
 
@@ -133,24 +131,6 @@ class LogStream:
         return self.doubts.loss(
             "gone", 0, IdentityMismatch(f"stream {self.name} is gone from NATS at {self.connection.url}")
         )
-
-    def check_end(self, last: int, known: Sequence, known_by: KnownBy) -> None:
-        """Raise HistoryLost if the log, which ends at `last`, lacks a known record; HistoryInDoubt while it may not."""
-        if last < known:
-            said = f"stream {self.name} ends at {last}, before {known}, which was {known_by}: it was rolled back"
-            raise self.doubts.loss("ends before", known, HistoryLost(said))
-        self.doubts.dispel("ends before", last)
-
-    async def check_record(self, sequence: Sequence, record_id: str, known_by: KnownBy) -> None:
-        """The same, if another record than the known one is at a sequence; Unavailable."""
-        found = await self.record_at(sequence)
-        if found is None or found.record_id != record_id:
-            said = (
-                f"record {sequence} of stream {self.name} is another one than was {known_by}: it was rolled back and "
-                "written again"
-            )
-            raise self.doubts.loss("other record", sequence, HistoryLost(said))
-        self.doubts.dispel("other record", sequence)
 
     async def last_sequence(self) -> Sequence:
         """Sequence of the last record, 0 in an empty stream; raises as `state` does."""

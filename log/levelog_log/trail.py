@@ -71,7 +71,7 @@ class Trail:
         `is_reading`: more may have come meanwhile.
         """
         known = max(read_to, self._known)
-        self._stream.check_end(last, known, "read")
+        self._stream.doubts.check_end(self._name, last, known, "read")
         if is_reading and not self.is_filtered:
             return  # each jump is looked at
         since = self._checked_to if self.is_filtered else self.read_to
@@ -87,5 +87,6 @@ class Trail:
         state = await self._stream.state()
         self.check(state.first_seq, state.last_seq, read_to=read_to, is_reading=False)
         if self.newest > 0 and self.newest >= state.first_seq:  # else it has expired
-            await self._stream.check_record(self.newest, self._newest_id, "read")
+            found = await self._stream.record_at(self.newest)
+            self._stream.doubts.check_record(self._name, self.newest, found, self._newest_id, "read")
         return state
