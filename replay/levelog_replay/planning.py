@@ -20,14 +20,13 @@ from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_replay.calling import ReplayCaller
 from levelog_replay.memory import MemoryTables
-from levelog_replay.promoting import promoted, superseded
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, PendingWake
 from levelog_store.decide.inputreads import KeptIntent, read_kept_intents
 from levelog_store.fold.checkpoints import read_points
 from levelog_store.fold.statereads import StoredState, read_state
 from levelog_store.owners.handlers import Handler, differences, is_outdated
-from levelog_store.owners.promotion import read_handlers
+from levelog_store.owners.promotion import promoted, read_handlers, superseded
 from levelog_store.rows import UNSETTLED, LevelRow, Scope, Verdict, ViewParent
 
 _PATIENCE_SECONDS: Final = 3.0

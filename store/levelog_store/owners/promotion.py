@@ -1,17 +1,20 @@
 """Promotes code: deletes the rows of removed functions, and stores what the changed ones have to compute anew.
 
-No row of a level is touched for that: whoever loads a State takes what `backfills` names for unknown.
+No row of a level is touched for that: whoever loads a State takes what `backfills` names for unknown. By the same rules
+`promoted` and `superseded` give what the tables would hold, for a plan, which writes nothing.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from sqlalchemy import Table, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_base.wire.canonical import canonical
+from levelog_store.decide.inputreads import KeptIntent
 from levelog_store.dialects import change, fields, mappings, one_of, read_as, remove, rows_of, there_is
+from levelog_store.fold.statereads import StoredState
 from levelog_store.owners.handlers import Backfill, Differences, Handler, differences
 from levelog_store.rows import Scope
 from levelog_store.tables import (
@@ -68,3 +71,24 @@ async def _delete(
 ) -> None:
     for table in tables if names else ():
         await remove(connection, scope, table, one_of(connection.dialect, table.c[column], names))
+
+
+def promoted(stored: StoredState, found: Differences) -> StoredState:
+    """What the tables would hold: without what removed functions left, and with what is left to compute anew."""
+    emptied, forgotten = found.emptied, found.forgotten
+    return replace(
+        stored,
+        entries=[(name, entry) for name, entry in stored.entries if entry.index not in emptied],
+        keys={place: version for place, version in stored.keys.items() if place[0] not in emptied},
+        levels=[row for row in stored.levels if row.view not in forgotten],
+        reads=[read for read in stored.reads if read[0] not in forgotten and read[2] not in emptied],
+        wakes=[wake for wake in stored.wakes if wake.view not in forgotten],
+        unfinished=found.left_after(stored.unfinished, len(stored.folded_to)),
+    )
+
+
+def superseded(intents: Iterable[KeptIntent], found: Differences) -> Iterator[KeptIntent]:
+    """The intents, where unclaimed ones of views that changed are withdrawn."""
+    for each in intents:
+        is_left = each.intent.state == "pending" and each.intent.view in found.changed
+        yield replace(each, intent=replace(each.intent, state="superseded")) if is_left else each
