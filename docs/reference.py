@@ -124,9 +124,9 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
 
 
 def _signature(nodes: Sequence[Function], *, is_method: bool = False) -> str:
-    """The last overload, which is the one with options, else the only definition."""
+    """The longest overload, which is the one with options, else the only definition."""
     overloads = [node for node in nodes if "overload" in map(ast.unparse, node.decorator_list)]
-    node = (overloads or nodes)[-1]
+    node = max(overloads or nodes, key=lambda each: len(ast.unparse(each.args)))
     given = ast.unparse(node.args)
     if is_method:
         given = given.removeprefix("self").removeprefix(", ")

@@ -1,6 +1,6 @@
 """The Operator: where a user's functions are registered. Decorators return the function unchanged."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import partial
@@ -98,6 +98,8 @@ class Operator:
         self.settings = settings
         self.configures_clients = configures_clients
         self._lender = Lender(name, settings, limits)
+        self._named: dict[str, tuple[str, Callable[..., Any]]] = {}
+        """Kind and function of what has a name."""
         self.indices: dict[str, IndexHandler] = {}
         """Indices by name; those that levelog keeps by itself begin with `@`."""
         self.views: dict[str, ViewHandler] = {}
@@ -114,7 +116,7 @@ class Operator:
         self.calls = CallRegistry(
             name,
             self._lender,
-            self._claim,
+            partial(self._claim, "function"),
             indices=self.indices,
             effects=self.effects,
             views=self.views,
@@ -145,16 +147,7 @@ class Operator:
         **filters: Unpack[FilterKeywords],
     ) -> Callable[[IndexF], IndexF]: ...
 
-    def index(
-        self,
-        function: IndexF | None = None,
-        *,
-        of: type[ResourceBase] | None = None,
-        errors: OnError = "hold",
-        expires: timedelta | None = None,
-        max_entries: int = MAX_ENTRIES,
-        **filters: Unpack[FilterKeywords],
-    ) -> IndexF | Callable[[IndexF], IndexF]:
+    def index(self, function: IndexF | None = None, **options: Any) -> IndexF | Callable[[IndexF], IndexF]:
         """Register `(object) -> yields (key, value)`, or a function that returns a mapping.
 
         Keys are JSON scalars or tuples of them. Objects that the filters exclude have no entries; `when` gets the
@@ -174,11 +167,9 @@ class Operator:
 
         def register(function: IndexF) -> IndexF:
             require_function(function, "index")
-            selector, _ = taken_from("index", filters, ("of", "errors", "expires", "max_entries"))
-            handler = IndexHandler.inspect(
-                function, selector, self._lender, errors=errors, expires=expires, max_entries=max_entries, of=of
-            )
-            self._claim(handler.name, function)
+            selector, said = taken_from("index", options, ("of", "errors", "expires", "max_entries"))
+            handler = IndexHandler.inspect(function, selector, self._lender, **said)
+            self._claim("index", handler.name, function)
             self.indices[handler.name] = handler
             return function
 
@@ -199,17 +190,7 @@ class Operator:
         **filters: Unpack[FilterKeywords],
     ) -> Callable[[ViewF], ViewF]: ...
 
-    def view(
-        self,
-        function: ViewF | None = None,
-        *,
-        of: type[ResourceBase] | None = None,
-        deleting: bool = False,
-        timeout: timedelta = VIEW_TIME,
-        reads: Iterable[type[ResourceBase]] = (),
-        levels_of: Iterable[type[ResourceBase] | str] = (),
-        **filters: Unpack[FilterKeywords],
-    ) -> ViewF | Callable[[ViewF], ViewF]:
+    def view(self, function: ViewF | None = None, **options: Any) -> ViewF | Callable[[ViewF], ViewF]:
         """Register a pure function of one parent, and of indices and other objects; it returns a Level.
 
         Define indices before the views that read them. `reads` are the Resource classes that the view looks up through
@@ -226,22 +207,20 @@ class Operator:
 
         def register(function: ViewF) -> ViewF:
             require_function(function, "view")
-            selector, _ = taken_from("view", filters, ("of", "deleting", "timeout", "reads", "levels_of"))
-            objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
-            looked_up, names = require_levels(function.__name__, levels_of)
+            selector, said = taken_from("view", options, ("of", "deleting", "timeout", "reads", "levels_of"))
+            objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, said.pop("reads", ()))}
+            looked_up, names = require_levels(function.__name__, said.pop("levels_of", ()))
             handler = ViewHandler(
                 function,
                 self.indices,
                 selector,
                 self._lender,
-                deleting=deleting,
                 objects=objects,
                 levels_of=looked_up,
                 levels_by_name=names,
-                of=of,
-                timeout=timeout,
+                **said,
             )
-            self._claim(handler.name, function)
+            self._claim("view", handler.name, function)
             for index in objects.values():
                 self._keep(index)
             self.views[handler.name] = handler
@@ -274,7 +253,7 @@ class Operator:
             ViewHandler, known=self.indices, selector=Selector(), lender=self._lender, deleting=True, of=cls
         )
         handler = inspect_conditions(cls, name, self._counted, inspect_view, watched=watched)
-        self._claim(name, self.conditions)
+        self._claim("view", name, self.conditions)
         self.with_conditions.add(cls)
         self._watched.update(watched)
         self.views[name] = handler
@@ -321,7 +300,7 @@ class Operator:
                     f"{function.__name__}: the view {name!r} is reconciled by {self.reconcilers[name].name!r} already"
                 )
             made = ReconcileHandler(function, handler, writes, self._lender, timeout=timeout)
-            self._claim(made.name, function)
+            self._claim("reconcile function", made.name, function)
             self.reconcilers[name] = made
             return function
 
@@ -353,7 +332,7 @@ class Operator:
             own = CallLimits(**limits)
             require_limits(f"effect {function.__name__}", own)
             handler = EffectHandler(function, self._lender, own.within(self._lender.limits))
-            self._claim(handler.name, function)
+            self._claim("effect", handler.name, function)
             self.effects[handler.name] = handler
             self.indices[handler.name] = handler.index
             return function
@@ -404,7 +383,7 @@ class Operator:
             )
             handler = inspect_children(function, parent, of, inspect_view, force=force, max_deletions=max_deletions)
             refuse_shared(handler, self.views.values())
-            self._claim(handler.name, function)
+            self._claim("view", handler.name, function)
             for index in objects.values():
                 self._keep(index)
             for own in handler.own_indices():
@@ -443,7 +422,7 @@ class Operator:
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             require_function(function, "source")
             handler = SourceHandler(function, record, self._lender, every=every, timeout=timeout)
-            self._claim(handler.name, function)
+            self._claim("source", handler.name, function)
             resource = str(handler.resource.group_resource)
             if resource in self.sources:
                 raise OperatorError(
@@ -455,7 +434,7 @@ class Operator:
 
         return register
 
-    @needs("every", "timedelta(hours=1)")
+    @needs("timer", "every", "timedelta(hours=1)")
     def timer(
         self,
         of: type[ResourceBase] | None = None,
@@ -489,7 +468,7 @@ class Operator:
             if recorded:
                 self.calls.take(handler)
             else:
-                self._claim(handler.name, function)
+                self._claim("timer", handler.name, function)
                 self.timers[handler.name] = handler
             return function
 
@@ -557,7 +536,7 @@ class Operator:
             self.calls.take(handler)
             return
         if self._adapters.get(name) is not adapter:
-            self._claim(name, adapter.function)
+            self._claim("event handler" if isinstance(handler, RecordHandler) else "index", name, adapter.function)
             self._adapters[name] = adapter
         if isinstance(handler, RecordHandler):
             self.record_handlers[name] = handler
@@ -574,7 +553,7 @@ class Operator:
         return f"{PREFIX}{self.name}"
 
     def _register_records(self, handler: RecordHandler) -> None:
-        self._claim(handler.name, handler.function)
+        self._claim("event handler", handler.name, handler.function)
         self.record_handlers[handler.name] = handler
 
     def _keep(self, index: ImplicitIndex) -> None:
@@ -616,22 +595,12 @@ class Operator:
         reads |= {handler.reader.resource for handler in unrecorded}
         return sorted(reads, key=lambda r: (r.group, r.plural, r.version))
 
-    def _claim(self, name: str, function: Callable[..., Any]) -> None:
+    def _claim(self, kind: str, name: str, function: Callable[..., Any]) -> None:
         """Refuse a second handler of one name; one function may reconcile several views."""
-        kinds: dict[str, Mapping[str, object]] = {"index": self.indices, "view": self.views}
-        taken = [kind for kind, handlers in kinds.items() if name in handlers]
-        if name in self.views and self.views[name].is_made:
-            taken = ["function"]
-        if any(handler.name == name and handler.function is not function for handler in self.reconcilers.values()):
-            taken.append("reconcile function")
-        if any(handler.name == name for handler in self.sources.values()):
-            taken.append("source")
-        if name in self.record_handlers:
-            taken.append("event handler")
-        if name in self.timers:
-            taken.append("timer")
-        if taken:
+        claimed = (kind, function)
+        found = self._named.setdefault(name, claimed)
+        if found is not claimed and (found != claimed or kind != "reconcile function"):
             raise OperatorError(
-                f"{function.__qualname__}: operator {self.name!r} has the {taken[0]} {name!r} already; "
+                f"{function.__qualname__}: operator {self.name!r} has the {found[0]} {name!r} already; "
                 "each handler needs a name of its own"
             )

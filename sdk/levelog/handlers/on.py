@@ -97,7 +97,7 @@ class On(Hooks):
         """
         return self._decorator("create", of, options)
 
-    @needs("since", "datetime(2026, 11, 1, tzinfo=UTC)")
+    @needs("resume", "since", "datetime(2026, 11, 1, tzinfo=UTC)")
     def resume(
         self, of: type[ResourceBase] | None = None, *, since: datetime, **options: Unpack[EdgeKeywords]
     ) -> Callable[[HandlerF], HandlerF]:

@@ -3,7 +3,7 @@
 import collections.abc
 import inspect
 import re
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import wraps
 from types import NoneType, UnionType
@@ -80,28 +80,19 @@ def require_function(function: object, kind: str) -> None:
         raise OperatorError(f"{kind}: takes a function with a name, not {function!r}: write one with def")
 
 
-def needs(option: str, example: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def needs(where: str, option: str, example: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Have a method that makes decorators refuse, by OperatorError, to be called without an option.
 
     `example` is a value of the option, as it is written. What may be given by place is a class alone.
     """
 
-    def wrap(method: Callable[P, T]) -> Callable[P, T]:
-        name = method.__name__
+    def check(given: Sequence[Any], options: Mapping[str, Any]) -> None:
+        if given and not (isinstance(given[0], type) and len(given) == 1):
+            raise OperatorError(f"{where}: takes options by name, not {_named(given)}: {where}({option}={example})")
+        if options.get(option) is None:
+            raise OperatorError(f"{where}: needs {option}=: {where}({option}={example})")
 
-        @wraps(method)
-        def call(*arguments: P.args, **options: P.kwargs) -> T:
-            given = arguments[1:]  # after the object that has the method
-            if given and not (isinstance(given[0], type) and len(given) == 1):
-                told = ", ".join(getattr(each, "__name__", repr(each)) for each in given)
-                raise OperatorError(f"{name}: takes options by name, not {told}: {name}({option}={example})")
-            if options.get(option) is None:
-                raise OperatorError(f"{name}: needs {option}=: {name}({option}={example})")
-            return method(*arguments, **options)
-
-        return call
-
-    return wrap
+    return _checked(check)
 
 
 def one_place(where: str, example: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -110,21 +101,34 @@ def one_place(where: str, example: str) -> Callable[[Callable[P, T]], Callable[P
     `example` is how the decorator is written.
     """
 
+    def check(given: Sequence[Any], options: Mapping[str, Any]) -> None:
+        if len(given) > 1 or (given and "field" in options):
+            raise OperatorError(
+                f"{where}: takes no {_named(given)}: write {example}, and a class for the resource, "
+                f'class Web(Resource, group="example.com", version="v1", plural="webs"){FOR_OTHERS}'
+            )
+
+    return _checked(check)
+
+
+def _checked(
+    check: Callable[[Sequence[Any], Mapping[str, Any]], None],
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Have a method check what it is given by place and by name, before it is called."""
+
     def wrap(method: Callable[P, T]) -> Callable[P, T]:
         @wraps(method)
         def call(*arguments: P.args, **options: P.kwargs) -> T:
-            given = arguments[1:]  # after the object that has the method
-            if len(given) > 1 or (given and "field" in options):
-                told = ", ".join(getattr(each, "__name__", repr(each)) for each in given)
-                raise OperatorError(
-                    f"{where}: takes no {told}: write {example}, and a class for the resource, "
-                    f'class Web(Resource, group="example.com", version="v1", plural="webs"){FOR_OTHERS}'
-                )
+            check(arguments[1:], options)  # without the object that has the method
             return method(*arguments, **options)
 
         return call
 
     return wrap
+
+
+def _named(given: Sequence[Any]) -> str:
+    return ", ".join(getattr(each, "__name__", repr(each)) for each in given)
 
 
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
