@@ -4,8 +4,7 @@ Written from Kopf's documentation and behaviour; no code of it is in here.
 """
 
 from importlib import import_module
-from types import ModuleType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from levelog.compat.kopf.decorators import NO_WEBHOOKS, daemon, index, on, register, subhandler, timer
 from levelog.compat.kopf.filters import all_, any_, none_, not_
@@ -66,15 +65,6 @@ Resource: TypeAlias = ServedKind
 Spec: TypeAlias = ReadOnly
 Status: TypeAlias = ReadOnly
 Diff: TypeAlias = tuple[DiffItem, ...]
-AnnotationsDiffBaseStorage: TypeAlias = UnusedStorage
-AnnotationsProgressStorage: TypeAlias = UnusedStorage
-DiffBaseStorage: TypeAlias = UnusedStorage
-MultiDiffBaseStorage: TypeAlias = UnusedStorage
-MultiProgressStorage: TypeAlias = UnusedStorage
-ProgressStorage: TypeAlias = UnusedStorage
-SmartProgressStorage: TypeAlias = UnusedStorage
-StatusDiffBaseStorage: TypeAlias = UnusedStorage
-StatusProgressStorage: TypeAlias = UnusedStorage
 
 EVERYTHING = ResourceMarker.EVERYTHING
 
@@ -112,10 +102,12 @@ _REFUSED = {
 }
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     """Load Kopf's command line; say of names that mean nothing here what to do instead. Raises OperatorError."""
     if name == "cli":  # which loads the command line
         return import_module("levelog.compat.kopf.cli")
+    if name.endswith(("DiffBaseStorage", "ProgressStorage")):
+        return UnusedStorage
     sentence = _REFUSED.get(name, NO_WEBHOOKS if name.startswith("Webhook") else "")
     if sentence:
         raise OperatorError(f"kopf.{name}: {sentence}")
@@ -127,15 +119,12 @@ __all__ = [
     "EVERYTHING",
     "PRESENT",
     "Annotations",
-    "AnnotationsDiffBaseStorage",
-    "AnnotationsProgressStorage",
     "AsyncDaemonStopperChecker",
     "Body",
     "BodyEssence",
     "ConnectionInfo",
     "DaemonStopped",
     "Diff",
-    "DiffBaseStorage",
     "DiffItem",
     "DiffOperation",
     "ErrorsMode",
@@ -151,8 +140,6 @@ __all__ = [
     "LoginError",
     "Memo",
     "Meta",
-    "MultiDiffBaseStorage",
-    "MultiProgressStorage",
     "ObjectLogger",
     "ObjectReference",
     "OperatorSettings",
@@ -160,17 +147,13 @@ __all__ = [
     "Patch",
     "PatchFn",
     "PermanentError",
-    "ProgressStorage",
     "RawBody",
     "RawEvent",
     "RawEventType",
     "Reason",
     "Resource",
-    "SmartProgressStorage",
     "Spec",
     "Status",
-    "StatusDiffBaseStorage",
-    "StatusProgressStorage",
     "Store",
     "SyncDaemonStopperChecker",
     "TemporaryError",
