@@ -37,7 +37,7 @@ async def test_each_handler_and_timer_runs_as_often_at_a_time_as_it_says_and_the
     provisioning, rotating, noted = Crowd(), Crowd(), set[str]()
 
     @op.on.create(of=Web, max_concurrency=2, timeout=timedelta(minutes=5))
-    @op.on.update
+    @op.on.update(Web)
     def provision(web: Mapping[str, Any]) -> None:
         provisioning.stand()
 

@@ -19,7 +19,6 @@ from levelog.handlers.finalizing import (
 from levelog.handlers.forobjects import FINALIZING, CallOptions, DecidedHandler
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
-from levelog.handlers.readers import takes_plain
 from levelog.handlers.runs import WANTED, DaemonHandler
 from levelog.handlers.timers import TimerHandler
 from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler
@@ -53,8 +52,6 @@ class CallRegistry:
         """By the function or the adapter of each."""
         self._released: dict[GroupResource, type[ResourceBase]] = {}
         """Classes whose objects lose the finalizer of handlers that were removed."""
-        self._waiting: dict[Callable[..., Any], frozenset[Reason]] = {}
-        """Functions of plain objects whose class a decorator above says, which is called later, with their reasons."""
         self._names: dict[GroupResource, str] = {}
         """Names of the views of finalizers."""
 
@@ -64,11 +61,7 @@ class CallRegistry:
         before = found if isinstance(found, EdgeHandler) else None
         if before is not None and options is not None:
             options = _together(function, before.options, options)
-        held = before.reasons if before is not None else self._waiting.pop(function, frozenset())
-        reasons: frozenset[Reason] = frozenset({reason, *held})
-        if before is None and options is None and takes_plain(function, "handler"):
-            self._waiting[function] = reasons
-            return
+        reasons: frozenset[Reason] = frozenset({reason, *(before.reasons if before is not None else ())})
         known = before.options if before is not None else CallOptions()
         handler = EdgeHandler(function, reasons, options or known, self._lender)
         handler.require_field()
@@ -127,8 +120,6 @@ class CallRegistry:
                     f"op.remove_finalizer({cls.__name__}): {holding[0].name} needs the finalizer on these objects; "
                     "remove one of the two"
                 )
-        for function, reasons in self._waiting.items():
-            EdgeHandler(function, reasons, CallOptions(), self._lender)  # raises
         for each in self._handlers.values():
             if each.is_yielding and each.options.writes is None:
                 raise OperatorError(

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from levelog.calls.fieldreads import ALWAYS, decode, digest_of
 from levelog.handlers.fingerprints import class_fingerprint, value_fingerprint
 from levelog.handlers.injection import shown
-from levelog.handlers.signatures import FOR_OTHERS, parameters, require_function, type_hints
+from levelog.handlers.signatures import FOR_OTHERS
 from levelog.resources import External, ResourceBase, ResourceType, Struct
 from levelog.selectors import Selector
 from levelog_base.errors import OperatorError
@@ -168,12 +168,6 @@ def object_reader(
         f"{where}: parameter {parameter!r} is {shown(hint)}; it has to be a class derived from Resource"
         + (FOR_OTHERS if hint is None and parameter in _OF_OTHERS else "")
     )
-
-
-def takes_plain(function: Callable[..., Any], kind: str) -> bool:
-    """Tell whether a function takes the plain object, whose class is to be said. Raises OperatorError."""
-    require_function(function, kind)
-    return is_mapping(type_hints(function).get(parameters(function, kind, "object")[0]))
 
 
 def require_field(where: str, reader: ObjectReader, keys: Sequence[str]) -> None:
