@@ -13,7 +13,7 @@ from levelog.handlers.callregistry import CallRegistry
 from levelog.handlers.children import KEEP as KEPT
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
 from levelog.handlers.finalizing import PREFIX
-from levelog.handlers.forobjects import CallOptions, DecidedHandler, RecordHandler, options_of, require_limits
+from levelog.handlers.forobjects import CalledHandler, CallOptions, RecordHandler, options_of, require_limits
 from levelog.handlers.indexers import (
     MAX_ENTRIES,
     ImplicitIndex,
@@ -113,20 +113,22 @@ class Operator:
         """Effects by name; each has an index of that name too."""
         self.sources: dict[str, SourceHandler] = {}
         """Sources by the resource of their records, `branches.external`."""
-        self.calls = CallRegistry(
-            name,
-            self._lender,
-            partial(self._claim, "function"),
-            indices=self.indices,
-            effects=self.effects,
-            views=self.views,
-            reconcilers=self.reconcilers,
-        )
         self.record_handlers: dict[str, RecordHandler] = {}
         """Handlers that are called for each record, by name."""
         self.timers: dict[str, TimerHandler] = {}
         """Timers whose calls leave no records, by name."""
-        self.on = On(self._lender, self.indices, self.calls.register, self._register_records)
+        self.calls = CallRegistry(
+            name,
+            self._lender,
+            self._claim,
+            indices=self.indices,
+            effects=self.effects,
+            views=self.views,
+            reconcilers=self.reconcilers,
+            record_handlers=self.record_handlers,
+            timers=self.timers,
+        )
+        self.on = On(self._lender, self.indices, self.calls)
         """Edge handlers, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
         self.open_selectors: list[OpenSelector] = []
         """Handlers of kinds that only a cluster can tell."""
@@ -465,11 +467,7 @@ class Operator:
             handler = TimerHandler(
                 function, every, initial_delay, known, self._lender, idle=idle, sharp=sharp, recorded=recorded
             )
-            if recorded:
-                self.calls.take(handler)
-            else:
-                self._claim("timer", handler.name, function)
-                self.timers[handler.name] = handler
+            self.calls.take(handler)
             return function
 
         return register
@@ -532,16 +530,13 @@ class Operator:
         from levelog.handlers.adapters import options_for  # noqa: PLC0415 - whose caller has loaded it
 
         handler = trigger.handler(name, adapter, options_for(adapter, limits), self._lender)
-        if isinstance(handler, DecidedHandler):
+        if isinstance(handler, CalledHandler):
             self.calls.take(handler)
             return
         if self._adapters.get(name) is not adapter:
-            self._claim("event handler" if isinstance(handler, RecordHandler) else "index", name, adapter.function)
+            self._claim("index", name, adapter.function)
             self._adapters[name] = adapter
-        if isinstance(handler, RecordHandler):
-            self.record_handlers[name] = handler
-        else:
-            self.indices[name] = handler
+        self.indices[name] = handler
 
     def logger(self, function: str) -> "logging.Logger":
         """The logger of a function: each line names the object that the function is called for."""
@@ -551,10 +546,6 @@ class Operator:
     def finalizer(self) -> str:
         """The finalizer that is put on objects for handlers that need it."""
         return f"{PREFIX}{self.name}"
-
-    def _register_records(self, handler: RecordHandler) -> None:
-        self._claim("event handler", handler.name, handler.function)
-        self.record_handlers[handler.name] = handler
 
     def _keep(self, index: ImplicitIndex) -> None:
         """Hold an implicit index; the same one may be asked for by several handlers.

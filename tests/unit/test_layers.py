@@ -124,7 +124,7 @@ def test_an_adapter_may_be_adopted_again_and_its_name_is_its_own() -> None:
     adapter, edges = Greeter(lambda *_: "hello", Shop), Edges(reasons=frozenset({"create"}))
     op.adopt("greet", adapter, edges)
     op.adopt("greet", adapter, Edges(reasons=frozenset({"create"}), finalizer=True))
-    with pytest.raises(OperatorError, match="has the function 'greet' already"):
+    with pytest.raises(OperatorError, match="has the handler 'greet' already"):
         op.adopt("greet", Greeter(lambda *_: "hello", Shop), edges)
 
 

@@ -137,7 +137,7 @@ op.on.update(labels={"a": "b"})(handle); op.on.field("spec.image")(handle)
 # handler handle: has options in two of its decorators: give all of them to one
 op.on.create(Web)(handle); op.on.create(Shop)(handle)  # handle: its decorators name two classes
 op.on.create(handle); op.view(named("handle", view))
-# operator 'webs' has the function 'handle' already; each handler needs a name of its own
+# operator 'webs' has the handler 'handle' already; each handler needs a name of its own
 
 # Names of decorators, and what they are given.
 op.on.create(int)  # on.create: int, which is not a class derived from Resource

@@ -16,7 +16,7 @@ from levelog.handlers.finalizing import (
     finalizer_view,
     finalizer_writer,
 )
-from levelog.handlers.forobjects import FINALIZING, CallOptions, DecidedHandler
+from levelog.handlers.forobjects import FINALIZING, CalledHandler, CallOptions, DecidedHandler, RecordHandler
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.runs import WANTED, DaemonHandler
@@ -36,19 +36,25 @@ class CallRegistry:
         self,
         operator: str,
         lender: Lender,
-        claim: Callable[[str, Callable[..., Any]], None],
+        claim: Callable[[str, str, Callable[..., Any]], None],
         *,
         indices: dict[str, IndexHandler],
         effects: dict[str, EffectHandler],
         views: dict[str, ViewHandler],
         reconcilers: dict[str, ReconcileHandler],
+        record_handlers: dict[str, RecordHandler],
+        timers: dict[str, TimerHandler],
     ) -> None:
-        """`claim` raises OperatorError for a name that another function of the operator has."""
+        """`claim` takes kind, name and function; it raises OperatorError for a name that another function has.
+
+        `timers` are those whose calls leave no records.
+        """
         self._operator = operator
         self._lender = lender
         self._claim = claim
         self._indices, self._effects, self._views, self._reconcilers = indices, effects, views, reconcilers
-        self._handlers: dict[object, DecidedHandler] = {}
+        self._record_handlers, self._timers = record_handlers, timers
+        self._handlers: dict[object, CalledHandler] = {}
         """By the function or the adapter of each."""
         self._released: dict[GroupResource, type[ResourceBase]] = {}
         """Classes whose objects lose the finalizer of handlers that were removed."""
@@ -67,8 +73,8 @@ class CallRegistry:
         handler.require_field()
         self.take(handler)
 
-    def take(self, handler: DecidedHandler) -> None:
-        """Take in a handler, a timer or a daemon, in place of the one that its function or its adapter had before.
+    def take(self, handler: CalledHandler) -> None:
+        """Take in a handler, a timer or a daemon in place of the one that its function or its adapter had before.
 
         Raises OperatorError for a name that another function has.
         """
@@ -79,7 +85,17 @@ class CallRegistry:
         is_again = isinstance(before, type(handler)) and before.name == handler.name
         if not is_again or (handler.adapter is None and not is_stacked):
             for name in handler.names:
-                self._claim(name, handler.origin)
+                self._claim(handler.kind, name, handler.origin)
+        self._handlers[key] = handler
+        if isinstance(handler, RecordHandler):
+            self._record_handlers[handler.name] = handler
+        elif isinstance(handler, TimerHandler) and not handler.recorded:
+            self._timers[handler.name] = handler
+        elif isinstance(handler, DecidedHandler):
+            self._decide(handler)
+
+    def _decide(self, handler: DecidedHandler) -> None:
+        """Make what decides on the calls of a handler, and makes them."""
         if isinstance(handler, EdgeHandler) and handler.is_yielding:
             handler.yielding = Yields(handler.name, handler.reader.cls, handler.written, self._effects)
             self._add(written_effect(handler.written_name, self._lender))
@@ -89,7 +105,6 @@ class CallRegistry:
             wanted = self._indices[handler.wanted_name] = handler.wanted_index()
             handler.beside = {WANTED: wanted}
         self._add(handler.effect())
-        self._handlers[key] = handler
         if isinstance(handler, EdgeHandler) and handler.yielding is not None:
             for end in (None, END) if "delete" in handler.reasons else (None,):
                 self._write(handler, handler.yielding, end)
@@ -121,7 +136,7 @@ class CallRegistry:
                     "remove one of the two"
                 )
         for each in self._handlers.values():
-            if each.is_yielding and each.options.writes is None:
+            if isinstance(each, EdgeHandler) and each.is_yielding and each.options.writes is None:
                 raise OperatorError(
                     f"handler {each.name}: yields intents; say in one of its decorators what they write, "
                     'writes={Pod: ["apply"]}; {} if they are calls of effects alone'
@@ -143,7 +158,8 @@ class CallRegistry:
 
     def _waiting_of(self, resource: GroupResource) -> list[DecidedHandler]:
         """Handlers of a resource's objects that wait for the finalizer, if one of them holds up the end of these."""
-        of_resource = (each for each in self._handlers.values() if each.reader.resource.group_resource == resource)
+        decided = (each for each in self._handlers.values() if isinstance(each, DecidedHandler))
+        of_resource = (each for each in decided if each.reader.resource.group_resource == resource)
         return [each for each in of_resource if each.waits_for_finalizer]
 
     def _arrange(self, cls: type[ResourceBase], function: Callable[..., Any]) -> None:
@@ -179,7 +195,7 @@ class CallRegistry:
             if name in self._names.values():
                 full = f"{resource.resource}.{resource.group or 'core'}"
                 name = f"{full.replace('-', '_').replace('.', '_')}{VIEW}"
-            self._claim(name, function)
+            self._claim("function", name, function)
             self._names[resource] = name
 
         inspect_view = partial(ViewHandler, known=self._indices, lender=self._lender, deleting=True, of=cls)

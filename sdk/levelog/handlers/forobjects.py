@@ -124,6 +124,16 @@ class CalledHandler:
         return f"{self.kind} {self.name}"
 
     @property
+    def names(self) -> Sequence[str]:
+        """Names that no other function of the operator may have."""
+        return (self.name,)
+
+    @property
+    def holds(self) -> bool:
+        """Whether its objects stay until it has handled their end."""
+        return False
+
+    @property
     def origin(self) -> Callable[..., Any]:
         """The function that its user wrote."""
         return self.function if self.adapter is None else self.adapter.function
@@ -209,13 +219,8 @@ class DecidedHandler(CalledHandler):
     """Whether it is not called before the finalizer is on the object that a handler of its class holds."""
 
     @property
-    def holds(self) -> bool:
-        """Whether its objects stay until it has handled their end."""
-        return False
-
-    @property
     def names(self) -> Sequence[str]:
-        """Names that no other function of the operator may have."""
+        """That of its calls, too."""
         return self.name, self.calls_name
 
     @property

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, Unpack, overload
 
 from msgspec import UNSET
 
 from levelog.calls.limits import CallKeywords
 from levelog.edges import Reason, pointer_of
-from levelog.handlers.forobjects import CallOptions, RecordHandler, options_of
+from levelog.handlers.callregistry import CallRegistry
+from levelog.handlers.forobjects import RecordHandler, options_of
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
 from levelog.handlers.readers import function_or_class
@@ -37,8 +38,6 @@ _INSTEAD: Final = {
 """What is no decorator of `op.on`, and what to write instead."""
 
 HandlerF = TypeVar("HandlerF", bound=Callable[..., Any])
-RegisterRecords: TypeAlias = Callable[[RecordHandler], None]
-Register: TypeAlias = Callable[[Callable[..., Any], Reason, CallOptions | None], None]
 
 
 class EdgeKeywords(CallKeywords, total=False):
@@ -58,12 +57,9 @@ class On(Hooks):
     again only after that. You may stack these decorators on a function; give the options in one of them.
     """
 
-    def __init__(
-        self, lender: Lender, indices: Mapping[str, object], register: Register, register_records: RegisterRecords
-    ) -> None:
+    def __init__(self, lender: Lender, indices: Mapping[str, object], calls: CallRegistry) -> None:
         super().__init__(lender, indices)
-        self._register = register
-        self._register_records = register_records
+        self._calls = calls
 
     if not TYPE_CHECKING:  # whose readers are to go on knowing which names there are
 
@@ -181,8 +177,8 @@ class On(Hooks):
 
         def register(function: HandlerF) -> HandlerF:
             known = options_of("on.field", said, *_OF_EDGES, "field", "value", "old", "new")
-            self._register(function, "create", known)
-            self._register(function, "update", None)
+            self._calls.register(function, "create", known)
+            self._calls.register(function, "update", None)
             return function
 
         return register
@@ -214,7 +210,7 @@ class On(Hooks):
         known = options_of("on.event", said)
 
         def register(function: HandlerF) -> HandlerF:
-            self._register_records(RecordHandler(function, known, self._lender))
+            self._calls.take(RecordHandler(function, known, self._lender))
             return function
 
         return register if function is None else register(function)
@@ -231,7 +227,7 @@ class On(Hooks):
         known = options_of(f"on.{reason}", said, *more) if said else None
 
         def register(function: HandlerF) -> HandlerF:
-            self._register(function, reason, known)
+            self._calls.register(function, reason, known)
             return function
 
         return register if function is None else register(function)

@@ -67,6 +67,7 @@ class TimerHandler(DecidedHandler):
         require_time(self.title, "every", every, LEAST)
         require_time(self.title, "initial_delay", initial_delay, timedelta(0))
         require_flag(self.title, "recorded", recorded)
+        self.recorded = recorded
         if not recorded:
             _refuse_recorded(self.name, sharp=sharp, idle=idle)
         self.period = every // MICROSECOND
