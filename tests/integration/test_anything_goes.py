@@ -310,7 +310,7 @@ class Loop:
     def __init__(self, simulation: Simulation, operator: Operator, does: Does) -> None:
         self._simulation = simulation
         self._does = does
-        self.calling = cycle(calling(operator))
+        self._calling = cycle(calling(operator))
         self.reason = ""
         """Of the level of the object that was met last."""
         for name in EFFECTS:  # which a simulation does not call
@@ -321,8 +321,7 @@ class Loop:
     def meets(self, **odd: Any) -> None:
         """Have an object for which functions do something odd; nothing but its own levels may suffer."""
         simulation = self._simulation
-        for name, value in odd.items():
-            setattr(self._does, name, value)
+        vars(self._does).update(next(self._calling) | odd if "effect" in odd else odd)
         simulation.apply(web("odd"))
         simulation.advance(timedelta(minutes=1))
         assert simulation.level("view", "default", "well").status == "in_sync"
@@ -356,40 +355,27 @@ FOUND_WITHIN: Final = 200
 """Examples."""
 
 
+ODD_FUNCTIONS: Final[dict[str, st.SearchStrategy[dict[str, Any]]]] = {
+    "view": LEVELS.map(lambda look: {"look": look}),
+    "index": ENTRIES.map(lambda index: {"index": index}),
+    "filter": either(ANYTHING).map(lambda when: {"when": when}),
+    "reconcile": st.lists(INTENTS | ERRORS.map(raising), max_size=3).map(lambda act: {"look": DRIFTS, "act": act}),
+    "async reconcile": st.lists(INTENTS | ERRORS.map(raising), min_size=1, max_size=3).map(
+        lambda act: {"act_later": act}
+    ),
+    "children": CHILDREN.map(lambda children: {"children": children}),
+    "effect": RESULTS.map(lambda effect: {"effect": effect}),
+    "handler": (RESULTS | INTENTS | st.just(cancel)).map(lambda handler: {"handler": handler}),
+}
+
+
+@pytest.mark.parametrize("odd", ODD_FUNCTIONS.values(), ids=ODD_FUNCTIONS)
 @MANY
-@given(LEVELS)
-def test_a_view_may_return_and_raise_anything(loop: Loop, look: Callable[[], Any]) -> None:
-    loop.meets(look=look)
-
-
-@MANY
-@given(ENTRIES)
-def test_an_index_function_may_return_and_raise_anything(loop: Loop, index: Callable[[], Any]) -> None:
-    loop.meets(index=index)
-
-
-@MANY
-@given(either(ANYTHING))
-def test_a_filter_may_return_and_raise_anything(loop: Loop, when: Callable[[], Any]) -> None:
-    loop.meets(when=when)
-
-
-@MANY
-@given(st.lists(INTENTS | ERRORS.map(raising), max_size=3))
-def test_a_reconcile_function_may_yield_and_raise_anything(loop: Loop, act: list[Callable[[], Any]]) -> None:
-    loop.meets(look=DRIFTS, act=act, act_later=act)
-
-
-@MANY
-@given(CHILDREN)
-def test_a_children_function_may_return_and_raise_anything(loop: Loop, children: Callable[[], Any]) -> None:
-    loop.meets(children=children)
-
-
-@MANY
-@given(RESULTS)
-def test_an_effect_may_return_and_raise_anything(loop: Loop, effect: Callable[[], Any]) -> None:
-    loop.meets(**next(loop.calling), effect=effect)
+@given(st.data())
+def test_a_function_may_return_yield_and_raise_anything(
+    loop: Loop, odd: st.SearchStrategy[dict[str, Any]], data: st.DataObject
+) -> None:
+    loop.meets(**data.draw(odd))
 
 
 @pytest.mark.parametrize(
@@ -413,7 +399,7 @@ def test_a_level_with_no_time_to_look_again_fails_with_a_sentence(loop: Loop, as
 @pytest.mark.parametrize("delay", [timedelta.max, timedelta.min, timedelta(0), 5, "soon"], ids=str)
 def test_an_effect_with_any_delay_ends_no_process(loop: Loop, delay: Any) -> None:
     for _ in range(2):
-        loop.meets(**next(loop.calling), effect=raising(Retry("later", delay=delay)))
+        loop.meets(effect=raising(Retry("later", delay=delay)))
 
 
 @pytest.mark.long
@@ -460,18 +446,6 @@ def test_a_check_that_is_taken_away_is_missed(
         monkeypatch.setattr(check, without)
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # what is said may be no text
     find(odd, fails, settings=settings(MANY, max_examples=FOUND_WITHIN, phases=[Phase.generate]), random=Random(1))
-
-
-ONE_ODD: Final = st.one_of(
-    LEVELS.map(lambda look: {"look": look}),
-    ENTRIES.map(lambda index: {"index": index}),
-    either(ANYTHING).map(lambda when: {"when": when}),
-    st.lists(INTENTS | ERRORS.map(raising), max_size=3).map(lambda act: {"look": DRIFTS, "act": act}),
-    st.lists(INTENTS | ERRORS.map(raising), min_size=1, max_size=3).map(lambda act: {"act_later": act}),
-    CHILDREN.map(lambda children: {"children": children}),
-    RESULTS.map(lambda effect: {"effect": effect}),
-    (RESULTS | INTENTS | st.just(cancel)).map(lambda handler: {"handler": handler}),
-)
 
 
 def recorded(name: str, version: int, *, uid: str = "") -> ObjectSeen:
@@ -533,7 +507,7 @@ def test_invariant_14_processor_and_actuator_outlive_anything(
             @example({"handler": raising(Leaving())})
             @example({"handler": cancel})
             @example({"when": raising(SystemExit(3))})
-            @given(ONE_ODD)
+            @given(st.one_of(*ODD_FUNCTIONS.values()))
             def meets(odd: dict[str, Any]) -> None:
                 runner.run(live.meets(odd))
 
