@@ -105,9 +105,6 @@ def test_a_write_that_was_refused_for_three_days_goes_through_within_the_limit(r
 
 
 def test_an_effect_that_raised_for_three_days_is_called_within_the_limit_with_the_same_key() -> None:
-    def away(_: Bill) -> str:
-        raise ConnectionResetError("by peer")
-
     with Simulation(CALLED) as simulation:
         simulation.stub(bill, away)
         simulation.apply(a_web())

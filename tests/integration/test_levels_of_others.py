@@ -68,6 +68,23 @@ def made() -> Operator:
     return op
 
 
+class Chain(Resource, group="example.com", version="v1", plural="chains"):
+    spec: ShopSpec
+    status: Status = Status()
+
+
+def chained() -> Operator:
+    """Shops that a chain has."""
+    op = made()
+
+    @op.children(Chain, of=Shop)
+    def shops(chain: Chain) -> Iterator[Manifest]:
+        for n in range(chain.spec.replicas):
+            yield manifest("Shop", f"c{n}", replicas=1)
+
+    return op
+
+
 def condition(simulation: Simulation, kind: str = "Ready", name: str = "shop") -> dict[str, Any]:
     [found] = [each for each in simulation.objects(Shop) if each["metadata"]["name"] == name]
     return next(each for each in found["status"]["conditions"] if each["type"] == kind)
@@ -94,17 +111,7 @@ def test_an_object_is_not_ready_while_a_child_of_its_own_has_failed_on_a_403() -
 
 
 def test_a_grandchild_counts_and_a_child_that_goes_does_not_any_more() -> None:
-    class Chain(Resource, group="example.com", version="v1", plural="chains"):
-        spec: ShopSpec
-        status: Status = Status()
-
-    op = made()
-
-    @op.children(Chain, of=Shop)
-    def shops(chain: Chain) -> Iterator[Manifest]:
-        for n in range(chain.spec.replicas):
-            yield manifest("Shop", f"c{n}", replicas=1)
-
+    op = chained()
     op.conditions(Chain, name="chained")
 
     def ready(simulation: Simulation) -> dict[str, Any]:
@@ -123,15 +130,7 @@ def test_a_grandchild_counts_and_a_child_that_goes_does_not_any_more() -> None:
 
 
 def test_a_view_reads_the_levels_of_wanted_children_and_of_theirs_and_wakes_for_each() -> None:
-    class Chain(Resource, group="example.com", version="v1", plural="chains"):
-        spec: ShopSpec
-
-    op = made()
-
-    @op.children(Chain, of=Shop)
-    def shops(chain: Chain) -> Iterator[Manifest]:
-        for n in range(chain.spec.replicas):
-            yield manifest("Shop", f"c{n}", replicas=1)
+    op = chained()
 
     @op.view
     def tree(chain: Chain, levels: Levels) -> Level[dict[str, dict[str, list[str]]]]:

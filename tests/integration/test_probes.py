@@ -3,28 +3,24 @@
 import os
 import re
 import socket
-import sys
 import urllib.request
-from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import pytest
-import pytest_asyncio
 import yaml
 
 from levelog_base.errors import ConfigurationError
 from levelog_cli.monitoring import listening as listening_module
 from levelog_cli.monitoring.listening import MOST_CLIENTS, ListenAddress, WebPage, listening
 from levelog_sandbox import Sandbox
+from rigs.kubeconfig import write_kubeconfig
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer
-from rigs.ports import free_port
-from rigs.postgres import PostgresServer
-from rigs.probing import ANYWHERE, Listener, paused
-from rigs.processes import Forked, Process
-from rigs.waiting import until
+from rigs.probing import ANYWHERE, Listener
+from rigs.tcpproxy import TcpProxy
 
 TOLD_WITHIN: Final = 25.0
 BACK_WITHIN: Final = 30.0
@@ -52,41 +48,6 @@ async def converge(web: Web) -> list[Intent]:
 """
 
 
-class SandboxProcess:
-    """A sandbox with one Web, which keeps its objects and its address over `kill` and `start`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.kubeconfig = folder / "kubeconfig"
-        files = [f"--create={WEBS / name}" for name in ("crd.yaml", "shop.yaml")]
-        options = [f"--port={free_port()}", f"--journal={folder / 'journal'}", f"--kubeconfig={self.kubeconfig}"]
-        self._command = [sys.executable, "-m", "levelog_sandbox", "--pods-run", *files, *options]
-        self._log = folder / "sandbox.log"
-        self.process: Process | None = None
-
-    async def start(self) -> None:
-        self.kubeconfig.unlink(missing_ok=True)
-        self.process = Forked(self._command, self._log)
-
-        async def is_there() -> bool:
-            assert self.process is not None
-            self.process.check()
-            return self.kubeconfig.exists()
-
-        await until(is_there, "the kubeconfig of the sandbox")
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-
-
-@pytest_asyncio.fixture
-async def api(tmp_path: Path) -> AsyncIterator[SandboxProcess]:
-    sandbox = SandboxProcess(tmp_path)
-    await sandbox.start()
-    yield sandbox
-    sandbox.kill()
-
-
 @pytest.mark.parametrize(
     ("server", "name"),
     [
@@ -95,38 +56,34 @@ async def api(tmp_path: Path) -> AsyncIterator[SandboxProcess]:
         pytest.param("api", "API server at http://", marks=pytest.mark.long),
     ],
 )
-async def test_a_server_that_is_paused_or_stopped_is_named_until_it_is_back(
-    api: SandboxProcess,
-    nats_server: NatsServer,
-    private_postgres: PostgresServer,
-    tmp_path: Path,
-    server: str,
-    name: str,
+async def test_a_server_that_is_silent_or_away_is_named_until_it_is_back(
+    nats_server: NatsServer, postgres_url: str, tmp_path: Path, server: str, name: str
 ) -> None:
-    levelog = Levelog(tmp_path, api.kubeconfig)
-    database = private_postgres.url_of(await private_postgres.create_database())
-    levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": database}
-    assert (await levelog.ends("migrate")).status == 0
-    running = levelog.start("run", WEBS_FILE, *ANYWHERE)
-    stopped: NatsServer | PostgresServer | SandboxProcess
-    stopped = nats_server if server == "nats" else private_postgres if server == "database" else api
-    try:
-        listener = await Listener.of(running)
-        ready = await listener.is_ready()
-        assert [line for line in ready.text.splitlines() if name in line], ready.text
-        assert stopped.process is not None
-        with paused(stopped.process.pid):
-            told = await listener.says("/readyz", 503, f"[-]{name}", seconds=TOLD_WITHIN)
-            assert "readyz check failed" in told.text
-            assert (await listener.asks("/healthz")).status == 200  # a restart would not mend that
-        await listener.is_ready(seconds=BACK_WITHIN)
-        stopped.kill()
-        await listener.says("/readyz", 503, f"[-]{name}", seconds=TOLD_WITHIN)
-        await stopped.start()
-        await listener.is_ready(seconds=BACK_WITHIN)
-        assert await running.stops() == 0
-    finally:
-        running.kill()
+    async with Sandbox(pods_run=True) as sandbox:
+        await define_webs(sandbox)
+        urls = {"nats": nats_server.url, "database": postgres_url, "api": sandbox.url}
+        async with TcpProxy(urlsplit(urls[server]).port or 5432) as door:
+            urls[server] = door.url(urls[server])
+            config = write_kubeconfig(tmp_path / "kubeconfig", url=urls["api"], user="levelog", token="none")
+            levelog = Levelog(tmp_path, config)
+            levelog.env |= {"LEVELOG_NATS_URL": urls["nats"], "LEVELOG_DATABASE_URL": urls["database"]}
+            assert (await levelog.ends("migrate")).status == 0
+            with levelog.start("run", WEBS_FILE, *ANYWHERE) as running:
+                listener = await Listener.of(running)
+                ready = await listener.is_ready()
+                assert [line for line in ready.text.splitlines() if name in line], ready.text
+                door.pause()
+                told = await listener.says("/readyz", 503, f"[-]{name}", seconds=TOLD_WITHIN)
+                assert "readyz check failed" in told.text
+                assert (await listener.asks("/healthz")).status == 200  # a restart would not mend that
+                door.resume()
+                await listener.is_ready(seconds=BACK_WITHIN)
+                door.refuse()
+                door.cut()
+                await listener.says("/readyz", 503, f"[-]{name}", seconds=TOLD_WITHIN)
+                await door.accept()
+                await listener.is_ready(seconds=BACK_WITHIN)
+                assert await running.stops() == 0
 
 
 async def test_each_process_is_ready_once_its_role_can_be_done(

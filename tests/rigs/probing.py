@@ -1,11 +1,6 @@
 """What a process that listens says of itself."""
 
 import json
-import os
-import signal
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from rigs.levelog import Running
@@ -49,23 +44,3 @@ class Listener(NamedTuple):
         except TimeoutError as error:
             raise AssertionError(f"{error}; last it was {last}") from None
         return last
-
-
-@contextmanager
-def paused(pid: int) -> Generator[None]:
-    """Let a process and its children stand still.
-
-    The kernel's list leaves children out while others end, so it is read until it names nobody new.
-    """
-    stopped: list[int] = []
-    try:
-        found = {pid}
-        while found:
-            for each in found:
-                os.kill(each, signal.SIGSTOP)
-            stopped.extend(found)
-            found = set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())).difference(stopped)
-        yield
-    finally:
-        for each in reversed(stopped):
-            os.kill(each, signal.SIGCONT)
