@@ -173,20 +173,20 @@ def test_an_object_is_ready_while_its_daemon_runs_and_stalled_once_that_has_give
         assert len(runs) == 1, "that it is stalled is no reason to run it again"
 
 
-def test_an_object_that_waits_for_its_handler_to_be_let_go_is_not_ready_and_says_for_which() -> None:
+@pytest.mark.parametrize("give_up_after", [None, timedelta(days=1)])
+def test_a_deletion_that_hangs_says_for_which_handler_and_then_its_last_error_in_the_condition_and_in_an_event(
+    give_up_after: timedelta | None,
+) -> None:
     op, errors = Operator("shops"), list[Exception]()
 
-    @op.on.delete(finalizer=True, backoff=timedelta(minutes=1))
+    @op.on.delete(finalizer=True, backoff=timedelta(minutes=1), give_up_after=give_up_after)
     def archive(shop: Typed) -> None:
         if errors:
             raise errors[0]
 
     op.conditions(Typed)
-    with Simulation(op) as simulation:
-        simulation.call_through(archive)
-        for name in ("quick", "slow"):
-            simulation.apply({**web(name), "kind": "Shop"})
-        simulation.run()
+    shops = ({**web(name), "kind": "Shop"} for name in ("quick", "slow"))
+    with simulated(op, *shops, through=[archive]) as simulation:
         writes = status_writes(simulation)
         assert statuses_of(simulation, "slow", cls=Typed) == READY
         simulation.delete(Typed, "quick")
@@ -195,34 +195,15 @@ def test_an_object_that_waits_for_its_handler_to_be_let_go_is_not_ready_and_says
         errors.append(ValueError("the archive is full"))
         simulation.delete(Typed, "slow")
         simulation.advance(timedelta(seconds=1.2))
-        assert statuses_of(simulation, "slow", cls=Typed) == RECONCILING
         assert conditions_of(simulation, "slow", cls=Typed)["Ready"]["message"] == "archive: waits for handler archive"
-        errors.clear()
-        simulation.advance(timedelta(hours=1))
-        assert simulation.objects(Typed) == []
-
-
-@pytest.mark.parametrize("give_up_after", [None, timedelta(days=1)])
-def test_a_deletion_that_hangs_says_its_last_error_in_the_condition_and_in_an_event(
-    give_up_after: timedelta | None,
-) -> None:
-    op, errors = Operator("shops"), [ValueError("the archive is full")]
-
-    @op.on.delete(finalizer=True, backoff=timedelta(minutes=1), give_up_after=give_up_after)
-    def archive(shop: Typed) -> None:
-        if errors:
-            raise errors[0]
-
-    op.conditions(Typed)
-    with simulated(op, {**web(), "kind": "Shop"}, through=[archive]) as simulation:
-        simulation.delete(Typed, "shop")
         simulation.advance(timedelta(seconds=90))
-        assert (statuses_of(simulation, cls=Typed), simulation.events) == (RECONCILING, []), "two attempts"
+        assert (statuses_of(simulation, "slow", cls=Typed), simulation.events) == (RECONCILING, []), "two attempts"
         for count, error in enumerate(["the archive is full", "no archive"], start=1):
             errors[0] = ValueError(error)
             simulation.advance(timedelta(minutes=10))
-            assert statuses_of(simulation, cls=Typed) == STALLED
-            assert conditions_of(simulation, cls=Typed)["Stalled"]["message"].endswith(f"archive: ValueError: {error}")
+            assert statuses_of(simulation, "slow", cls=Typed) == STALLED
+            stalled = conditions_of(simulation, "slow", cls=Typed)["Stalled"]["message"]
+            assert stalled.endswith(f"archive: ValueError: {error}")
             assert len(simulation.events) == count
             assert any(each.note.endswith(f"ValueError: {error}") for each in simulation.events)
         errors.clear()

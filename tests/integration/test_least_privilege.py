@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import asyncpg
 import pytest
@@ -266,53 +267,44 @@ RECEIPT = f"levelog.{UID}.3._receipt.webs"
 LOG = f"levelog-{UID}"
 
 
-@pytest.mark.parametrize(
-    ("user", "subjects"),
-    [
-        (
-            "ingest",
-            [RECEIPT, f"levelog-notify.{UID}.webs.wake", f"$JS.API.DIRECT.GET.{LOG}", f"$JS.API.CONSUMER.NAMES.{LOG}"],
-        ),
-        ("process", [OBJECT, RECEIPT, f"levelog.{UID}.3._sync.core.pods", f"levelog-lease.{UID}.webs.ingest"]),
-        ("process", [f"$JS.API.CONSUMER.DURABLE.CREATE.{LOG}.other", f"$JS.API.STREAM.UPDATE.{LOG}"]),
-        (
-            "actuate",
-            [
-                *(OBJECT, f"levelog.{UID}.3._receipt.other", f"levelog.{UID}.3._gap.core.pods"),
-                *(f"$JS.API.STREAM.MSG.GET.{LOG}", f"$JS.API.CONSUMER.CREATE.{LOG}"),
-            ],
-        ),
-        ("retry", [OBJECT, RECEIPT, f"levelog-notify.{UID}.other.wake", f"$JS.API.STREAM.MSG.GET.{LOG}"]),
-        ("doctor", [OBJECT, f"$JS.API.CONSUMER.CREATE.{LOG}", f"$JS.API.STREAM.CREATE.{LOG}"]),
-        *((user, [f"$JS.API.STREAM.DELETE.{LOG}", f"$JS.API.STREAM.PURGE.{LOG}"]) for user in ("ingest", "process")),
+LOST: Final = [f"$JS.API.STREAM.DELETE.{LOG}", f"$JS.API.STREAM.PURGE.{LOG}"]
+PUBLISHED: Final = {
+    "ingest": [
+        *(RECEIPT, f"levelog-notify.{UID}.webs.wake"),
+        *(f"$JS.API.DIRECT.GET.{LOG}", f"$JS.API.CONSUMER.NAMES.{LOG}", *LOST),
     ],
-)
-async def test_nobody_may_publish_what_is_anothers(
-    server: NatsServer, tmp_path: Path, user: str, subjects: list[str]
-) -> None:
-    for subject in subjects:
-        async with await _connected(server, tmp_path, user) as connection:
-            await connection.publish_all([Message(subject, b"", b"")])
-            await _refused(connection, f"may not publish to {subject}: give it that permission")
+    "process": [
+        *(OBJECT, RECEIPT, f"levelog.{UID}.3._sync.core.pods", f"levelog-lease.{UID}.webs.ingest"),
+        *(f"$JS.API.CONSUMER.DURABLE.CREATE.{LOG}.other", f"$JS.API.STREAM.UPDATE.{LOG}", *LOST),
+    ],
+    "actuate": [
+        *(OBJECT, f"levelog.{UID}.3._receipt.other", f"levelog.{UID}.3._gap.core.pods"),
+        *(f"$JS.API.STREAM.MSG.GET.{LOG}", f"$JS.API.CONSUMER.CREATE.{LOG}"),
+    ],
+    "retry": [OBJECT, RECEIPT, f"levelog-notify.{UID}.other.wake", f"$JS.API.STREAM.MSG.GET.{LOG}"],
+    "doctor": [OBJECT, f"$JS.API.CONSUMER.CREATE.{LOG}", f"$JS.API.STREAM.CREATE.{LOG}"],
+}
+"""Subjects that others publish to, by user."""
+LISTENED: Final = {
+    "ingest": ["_INBOX.levelog-process.>", "levelog.>", f"levelog-notify.{UID}.webs.*"],
+    "process": ["_INBOX.levelog-actuate.>", "_INBOX.>", f"levelog.{UID}.>"],
+    "actuate": ["_INBOX.levelog-process.>", f"levelog.{UID}.3.>", "$JS.EVENT.>"],
+    "retry": ["_INBOX.levelog-process.>", f"levelog.{UID}.>", f"levelog-notify.{UID}.webs.*"],
+    "doctor": ["_INBOX.levelog-process.>", f"levelog.{UID}.>"],
+}
+"""Subjects that others listen to, by user."""
 
 
-@pytest.mark.parametrize(
-    ("user", "subjects"),
-    [
-        ("ingest", ["_INBOX.levelog-process.>", "levelog.>", f"levelog-notify.{UID}.webs.*"]),
-        ("process", ["_INBOX.levelog-actuate.>", "_INBOX.>", f"levelog.{UID}.>"]),
-        ("actuate", ["_INBOX.levelog-process.>", f"levelog.{UID}.3.>", "$JS.EVENT.>"]),
-        ("retry", ["_INBOX.levelog-process.>", f"levelog.{UID}.>", f"levelog-notify.{UID}.webs.*"]),
-        ("doctor", ["_INBOX.levelog-process.>", f"levelog.{UID}.>"]),
-    ],
-)
-async def test_nobody_may_listen_to_what_is_anothers(
-    server: NatsServer, tmp_path: Path, user: str, subjects: list[str]
-) -> None:
+@pytest.mark.parametrize("user", PUBLISHED)
+async def test_nobody_may_publish_or_listen_to_what_is_anothers(server: NatsServer, tmp_path: Path, user: str) -> None:
     async def ignore(_: object) -> None:
         raise AssertionError
 
-    for subject in subjects:
+    for subject in PUBLISHED[user]:
+        async with await _connected(server, tmp_path, user) as connection:
+            await connection.publish_all([Message(subject, b"", b"")])
+            await _refused(connection, f"may not publish to {subject}: give it that permission")
+    for subject in LISTENED[user]:
         async with await _connected(server, tmp_path, user) as connection:
             await connection.subscribe(subject, ignore)
             await _refused(connection, f"may not subscribe to {subject}: give it that permission")
