@@ -41,7 +41,12 @@ class ApiRequest:
     """
 
     number: int
-    point: Point
+    verb: str
+    resource: str
+    namespace: str
+    name: str
+    subresource: str
+    occurrence: int
     method: str
     path: str
     query: Mapping[str, str]
@@ -50,24 +55,9 @@ class ApiRequest:
     body: bytes = field(repr=False)
 
     @property
-    def verb(self) -> str:
-        return self.point.verb
-
-    @property
-    def resource(self) -> str:
-        return self.point.resource
-
-    @property
-    def namespace(self) -> str:
-        return self.point.namespace
-
-    @property
-    def name(self) -> str:
-        return self.point.name
-
-    @property
-    def subresource(self) -> str:
-        return self.point.subresource
+    def point(self) -> Point:
+        """Where a run with this request can fail."""
+        return Point(self.verb, self.resource, self.namespace, self.name, self.subresource, self.occurrence)
 
     @property
     def is_write(self) -> bool:
@@ -116,9 +106,15 @@ class RequestReader:
         query = dict(parse_qsl(url.query, keep_blank_values=True))
         asked = _asked(method, url.path, is_watch=query.get("watch", "") in {"1", "true"}, body=body)
         self._alike[asked] += 1
+        verb, resource, namespace, name, subresource = asked
         return ApiRequest(
             number=self._number,
-            point=Point(*asked, occurrence=self._alike[asked]),
+            verb=verb,
+            resource=resource,
+            namespace=namespace,
+            name=name,
+            subresource=subresource,
+            occurrence=self._alike[asked],
             method=method,
             path=url.path,
             query=query,

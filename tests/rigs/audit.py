@@ -3,7 +3,7 @@
 import os
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import msgspec
 
@@ -45,47 +45,21 @@ class AuditedRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.verb in WRITES
 
 
-class _User(msgspec.Struct):
-    username: str = ""
-
-
-class _Object(msgspec.Struct, rename="camel"):
-    resource: str = ""
-    namespace: str = ""
-    name: str = ""
-    api_group: str = ""
-    subresource: str = ""
-
-
-class _Status(msgspec.Struct):
-    code: int = 0
-
-
-class _Line(msgspec.Struct, rename="camel"):
-    audit_id: str = msgspec.field(name="auditID")
-    stage: Literal["RequestReceived", "ResponseStarted", "ResponseComplete", "Panic"]
-    verb: str
-    request_received_timestamp: datetime
-    request_uri: str = msgspec.field(name="requestURI")
-    user: _User = msgspec.field(default_factory=_User)
-    user_agent: str = ""
-    object_ref: _Object = msgspec.field(default_factory=_Object)
-    response_status: _Status = msgspec.field(default_factory=_Status)
-
-    def answered(self) -> AuditedRequest:
-        return AuditedRequest(
-            at=self.request_received_timestamp,
-            verb=self.verb,
-            user=self.user.username,
-            user_agent=self.user_agent,
-            code=self.response_status.code,
-            group=self.object_ref.api_group,
-            resource=self.object_ref.resource,
-            subresource=self.object_ref.subresource,
-            namespace=self.object_ref.namespace,
-            name=self.object_ref.name,
-            uri=self.request_uri,
-        )
+def _answered(line: dict[str, Any]) -> AuditedRequest:
+    about = line.get("objectRef", {})
+    return AuditedRequest(
+        at=datetime.fromisoformat(line["requestReceivedTimestamp"]),
+        verb=line["verb"],
+        user=line.get("user", {}).get("username", ""),
+        user_agent=line.get("userAgent", ""),
+        code=line.get("responseStatus", {}).get("code", 0),
+        group=about.get("apiGroup", ""),
+        resource=about.get("resource", ""),
+        subresource=about.get("subresource", ""),
+        namespace=about.get("namespace", ""),
+        name=about.get("name", ""),
+        uri=line["requestURI"],
+    )
 
 
 class AuditLog:
@@ -100,8 +74,7 @@ class AuditLog:
         self.path = path
         self._position = 0
         self._answered: list[AuditedRequest] = []
-        self._open: dict[str, _Line] = {}
-        self._decoder = msgspec.json.Decoder(_Line)
+        self._open: dict[str, dict[str, Any]] = {}
 
     async def requests(
         self, *, namespace: str | None = None, resource: str | None = None, user: str | None = None
@@ -133,7 +106,7 @@ class AuditLog:
         self._read()
         if self.path.exists():
             os.truncate(self.path, self._position)
-        self._answered += [line.answered() for line in self._open.values()]
+        self._answered += map(_answered, self._open.values())
         self._open.clear()
 
     def begin_anew(self) -> None:
@@ -151,10 +124,10 @@ class AuditLog:
                 if not raw.endswith(b"\n"):
                     break  # still being written
                 self._position += len(raw)
-                self._take(self._decoder.decode(raw))
+                self._take(msgspec.json.decode(raw))
 
-    def _take(self, line: _Line) -> None:
-        if line.stage == "RequestReceived":
-            self._open[line.audit_id] = line
-        elif self._open.pop(line.audit_id, None) is not None:
-            self._answered.append(line.answered())
+    def _take(self, line: dict[str, Any]) -> None:
+        if line["stage"] == "RequestReceived":
+            self._open[line["auditID"]] = line
+        elif self._open.pop(line["auditID"], None) is not None:
+            self._answered.append(_answered(line))

@@ -12,8 +12,9 @@ from levelog_store.tables import actuators, intents
 from rigs.leasing import LONG_AGO
 from rigs.machine.cluster import WEBS
 from rigs.machine.daemons.followers import make_followers
-from rigs.machine.daemons.holders import Holder, relay
+from rigs.machine.daemons.holders import Holder
 from rigs.machine.daemons.tenure import INVARIANT, Tenures
+from rigs.machine.edges.attempts import relay
 from rigs.machine.edges.edgeworld import EdgeWorld
 from rigs.machine.seam import SeamedDatabase
 

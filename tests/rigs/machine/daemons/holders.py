@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
-import msgspec
 from msgspec import field
 from sqlalchemy import select
 
@@ -28,7 +27,7 @@ from levelog_base.wire.records import ReceiptNoted
 from levelog_log.notifications import Listener
 from levelog_processors.live import LiveIndices
 from levelog_processors.program import Program
-from levelog_store.actuate import claims, outcomes
+from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
@@ -36,7 +35,6 @@ from levelog_store.tables import intents
 from rigs.machine.checks import Broken
 from rigs.machine.daemons.followers import Kept, SteppedPauses, is_function, run_waiting
 from rigs.machine.daemons.tenure import Tenure, Tenures
-from rigs.machine.log import Log
 from rigs.machine.operator import Web
 
 if TYPE_CHECKING:
@@ -300,16 +298,3 @@ class Holder:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._ledger.results = []
         await self._effects.caller.executor.close()
-
-
-async def relay(database: Database, scope: Scope, log: Log) -> bool:
-    """Record the receipts that the log does not hold; whether there were any."""
-    async with database.reading() as connection:
-        rows = await outcomes.unrelayed(connection, scope, 1000)
-    receipts = [msgspec.json.decode(row.receipt, type=ReceiptNoted) for row in rows]
-    for receipt in sorted(receipts, key=lambda each: (each.view, str(each.parent), each.parent_uid, each.round)):
-        log.append_receipt(receipt)
-    if rows:
-        async with database.transaction() as connection:
-            await outcomes.mark_relayed(connection, scope, [row.key for row in rows])
-    return bool(rows)

@@ -264,15 +264,7 @@ class SteppedCaller:
 
     async def relay(self) -> bool:
         """Record the receipts that the log does not hold; whether there were any."""
-        async with self._database.reading() as connection:
-            rows = await outcomes.unrelayed(connection, self._scope, 1000)
-        receipts = [msgspec.json.decode(row.receipt, type=ReceiptNoted) for row in rows]
-        for receipt in sorted(receipts, key=lambda each: (each.view, str(each.parent), each.round, str(each.call))):
-            self._log.append_receipt(receipt)
-        if rows:
-            async with self._database.transaction() as connection:
-                await outcomes.mark_relayed(connection, self._scope, [row.key for row in rows])
-        return bool(rows)
+        return await relay(self._database, self._scope, self._log)
 
     async def close(self) -> None:
         """End what runs."""
@@ -295,3 +287,18 @@ class SteppedCaller:
                 is_over = place in handled.ended or handled.given_up.get(place) == END
                 if not is_over and (place in handled.known or place in handled.begun):
                     raise Broken(15, f"{handler} has not handled the end of {place[1]}, which it knew")
+
+
+async def relay(database: Database, scope: Scope, log: Log) -> bool:
+    """Record the receipts that the log does not hold; whether there were any."""
+    async with database.reading() as connection:
+        rows = await outcomes.unrelayed(connection, scope, 1000)
+    receipts = [msgspec.json.decode(row.receipt, type=ReceiptNoted) for row in rows]
+    for receipt in sorted(
+        receipts, key=lambda each: (each.view, str(each.parent), each.parent_uid, each.round, str(each.call))
+    ):
+        log.append_receipt(receipt)
+    if rows:
+        async with database.transaction() as connection:
+            await outcomes.mark_relayed(connection, scope, [row.key for row in rows])
+    return bool(rows)
