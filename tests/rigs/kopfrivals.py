@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from levelog_sandbox import Sandbox
 from rigs.faultproxy import FaultProxy
@@ -50,15 +50,6 @@ def made(name, **_):
 """
 
 
-class _Running(Protocol):
-    @property
-    def is_running(self) -> bool: ...
-
-    def stop(self) -> None: ...
-
-    def kill(self) -> None: ...
-
-
 class Seen(NamedTuple):
     """What one of them did, and whether it is what its user wants."""
 
@@ -74,7 +65,7 @@ class Handlers:
         self._folder = folder
         self._kubeconfig = kubeconfig
         self._levelog = Levelog(folder, kubeconfig)
-        self._process: _Running | None = None
+        self._process: Process | None = None
         self._starts = 0
         (folder / "shops.py").write_text(_IMPORTS[side] + "\n" + _HEAD + source)
 

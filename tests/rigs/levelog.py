@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple
 
 import yaml
 
@@ -23,7 +23,6 @@ from rigs.preloaded import LOADED, PROGRAM, Preloaded
 from rigs.processes import Child, Env, Process, Words
 from rigs.waiting import until
 
-_Started: TypeAlias = "Preloaded | subprocess.Popen[bytes]"
 WEBS = Path(__file__).parents[2] / "examples/webs"
 WEBS_FILE = WEBS / "webs.py"
 KEY = Path(__file__).with_name("redaction.key")
@@ -221,7 +220,7 @@ async def python(
 
 
 async def _ends(
-    start: "Callable[[Sequence[str], Sequence[BinaryIO], Mapping[str, str], Path], _Started]",
+    start: Callable[[Sequence[str], Sequence[BinaryIO], Mapping[str, str], Path], Child],
     argv: Sequence[str],
     env: Mapping[str, str],
     folder: Path,
@@ -255,7 +254,7 @@ def _executed(
     return subprocess.Popen(argv, cwd=folder, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
 
 
-async def _end_of(child: "_Started") -> int:
+async def _end_of(child: Child) -> int:
     if isinstance(child, Preloaded):
         return await child.ended()
     await until(lambda: child.poll() is not None, "the end of the command", seconds=3600)

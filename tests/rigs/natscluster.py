@@ -22,7 +22,7 @@ SECONDS: Final = 60.0
 
 
 class NatsCluster(Assembled):
-    """A cluster of three; each pair of servers is joined by a proxy of its own.
+    """A cluster of three; each pair of servers is joined by a proxy of its own, and each has one before it for clients.
 
     Servers advertise a port at which nothing listens, so that routes go through the proxies alone. Clients are told of
     no other servers: each connection stays at the server that it was made to.
@@ -30,6 +30,7 @@ class NatsCluster(Assembled):
 
     def __init__(self) -> None:
         self.servers: dict[str, NatsServer] = {}
+        self.fronts: dict[str, TcpProxy] = {}
         self._routes: dict[tuple[str, str], TcpProxy] = {}
         self._monitors = {name: free_port() for name in NAMES}
 
@@ -41,8 +42,14 @@ class NatsCluster(Assembled):
                 settings=_settings(dialing, ports[dialing], proxy.port, self._monitors[dialing])
             )
             stack.callback(self.servers[dialing].stop)
+            self.fronts[dialing] = await stack.enter_async_context(TcpProxy(self.servers[dialing].port))
         await asyncio.gather(*(server.start() for server in self.servers.values()))
         await until(self._is_formed, "a cluster that makes streams of three replicas", seconds=SECONDS)
+
+    @property
+    def url(self) -> str:
+        """Of all servers, through the proxies in `fronts`."""
+        return ",".join(f"nats://127.0.0.1:{front.port}" for front in self.fronts.values())
 
     async def _is_formed(self) -> bool:
         try:

@@ -6,12 +6,13 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, Self, TypeAlias
+from typing import BinaryIO, Final, Self, TypeAlias
 
 from rigs.preloaded import Preloaded
 
 Words: TypeAlias = Sequence[str | Path]
 Env: TypeAlias = Mapping[str, str] | None
+Child: TypeAlias = "subprocess.Popen[bytes] | Preloaded"
 
 _ENDS_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL", "--")
 """Becomes the program, which the kernel kills when the thread that started it has ended."""
@@ -19,24 +20,6 @@ _ENDS_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL", "--")
 
 class ProcessEnded(Exception):
     """A server ended although nobody asked it to; the message holds the end of its log."""
-
-
-class Child(Protocol):
-    """What is used of subprocess.Popen."""
-
-    @property
-    def pid(self) -> int: ...
-
-    @property
-    def returncode(self) -> int | None: ...
-
-    def poll(self) -> int | None: ...
-
-    def wait(self, timeout: float | None = None) -> int: ...
-
-    def send_signal(self, wish: signal.Signals, /) -> None: ...
-
-    def kill(self) -> None: ...
 
 
 class Process:

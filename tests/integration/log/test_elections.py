@@ -1,7 +1,7 @@
 """Three nats-servers that elect a leader while records are written: nothing is lost, reordered or written twice."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -15,13 +15,6 @@ from rigs.logs import names_and_versions, read_all, web_message, writer_for
 from rigs.natscluster import NAMES, NatsCluster
 
 BATCH = 10
-
-
-@pytest.fixture
-async def nats_cluster() -> AsyncIterator[NatsCluster]:
-    async with NatsCluster() as cluster:
-        await cluster.joined()
-        yield cluster
 
 
 async def test_invariant_1_an_acknowledgement_that_is_lost_is_asked_for_again(

@@ -1,7 +1,7 @@
 """Three nats-servers of which one is cut off: its old answers are no lost history, and a true loss is told."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final
@@ -23,12 +23,6 @@ CLUSTER: Final = Cluster("test")
 LONG: Final = timedelta(seconds=60)
 
 
-@pytest.fixture
-async def nats_cluster() -> AsyncIterator[NatsCluster]:
-    async with NatsCluster() as cluster:
-        yield cluster
-
-
 @asynccontextmanager
 async def opened(cluster: NatsCluster, name: str) -> AsyncGenerator[LogStream]:
     """The log as one of the servers shows it."""
@@ -39,12 +33,7 @@ async def opened(cluster: NatsCluster, name: str) -> AsyncGenerator[LogStream]:
 async def new_log(cluster: NatsCluster) -> str:
     """Make a log of three replicas; returns the name of the server that leads it."""
     async with await connect(cluster.servers["a"].url) as connection:
-        made = await until(
-            lambda: ensure_stream(connection, CLUSTER, replicas=3),
-            "a stream of three replicas",
-            despite=Unavailable,  # a server has not joined yet
-            seconds=60,
-        )
+        made = await ensure_stream(connection, CLUSTER, replicas=3)
         await publish(made, 10)
         leader = await leader_of(connection, made.name)
         for name in NAMES:

@@ -18,9 +18,10 @@ async def kept_by(stream: LogStream, name: str) -> int:
     return (await ask_again(stream.connection, f"STREAM.INFO.{name}", None, StreamAnswer)).config.num_replicas
 
 
-async def test_a_cluster_keeps_log_and_leases_on_three_servers_from_the_next_start_on() -> None:
-    async with NatsCluster() as cluster, await connect(cluster.servers["a"].url) as connection:
-        await cluster.joined()
+async def test_a_cluster_keeps_log_and_leases_on_three_servers_from_the_next_start_on(
+    nats_cluster: NatsCluster,
+) -> None:
+    async with await connect(nats_cluster.servers["a"].url) as connection:
         stream = await ensure_stream(connection, Cluster("test"), replicas=1)
         await Lease(stream, Application("webs"), "ingest", holder="me").take()
         leases = lease_stream(stream.cluster)

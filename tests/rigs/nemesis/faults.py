@@ -106,11 +106,11 @@ def _clients_cut(dice: random.Random) -> Fault:
 
     async def act(site: Site) -> None:
         for name in who:
-            site.fronts[name].pause()
+            site.nats.fronts[name].pause()
         await asyncio.sleep(seconds)
         for name in who:
-            site.fronts[name].cut("reset")
-            site.fronts[name].resume()
+            site.nats.fronts[name].cut("reset")
+            site.nats.fronts[name].resume()
 
     return Fault("clients-cut", f"{count} of 3 NATS servers hang for clients", act)
 

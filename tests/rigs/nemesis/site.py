@@ -15,7 +15,6 @@ from rigs.natscluster import NatsCluster
 from rigs.nemesis.notices import CALLS, NOTICES_FILE, notice
 from rigs.nemesis.pair import PostgresPair
 from rigs.nemesis.supervised import Supervised
-from rigs.tcpproxy import TcpProxy
 
 NAMES: Final = ("spring", "summer", "autumn", "winter")
 EDIT_SECONDS: Final = 0.5
@@ -31,7 +30,6 @@ class Site(Assembled):
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.nats = NatsCluster()
-        self.fronts: dict[str, TcpProxy] = {}
         self.pair = PostgresPair()
         self.sandbox = Sandbox(history=_REVISIONS)
         self.calls = folder / "calls"
@@ -48,8 +46,6 @@ class Site(Assembled):
 
     async def _open(self, stack: AsyncExitStack) -> None:
         await asyncio.gather(*(stack.enter_async_context(each) for each in (self.nats, self.pair, self.sandbox)))
-        for name, server in self.nats.servers.items():
-            self.fronts[name] = await stack.enter_async_context(TcpProxy(server.port))
         await self.nats.joined()
         await self._migrate()
         self.put_all()
@@ -63,7 +59,7 @@ class Site(Assembled):
         self.stream, self.subjects = stream_name(self.cluster), stream_subjects(self.cluster)
         self._levelog.env |= {
             "KUBECONFIG": str(self.sandbox.kubeconfig(self._levelog.folder / "kubeconfig")),
-            "LEVELOG_NATS_URL": ",".join(f"nats://127.0.0.1:{front.port}" for front in self.fronts.values()),
+            "LEVELOG_NATS_URL": self.nats.url,
             "LEVELOG_DATABASE_URL": self.pair.url,
             CALLS: str(self.calls),
         }
