@@ -4,51 +4,20 @@ import gc
 
 import pytest
 
-from rigs.fixtures import (
-    control_plane,
-    control_plane_binaries,
-    control_plane_or_none,
-    database_url,
-    emptied_control_plane,
-    empty_postgres_url,
-    helm,
-    nats_server,
-    postgres,
-    postgres_template,
-    postgres_url,
-    prepare_binaries,
-    private_control_plane,
-    private_postgres,
-)
+from rigs import fixtures
 from rigs.run import leftovers
 from rigs.run.bytecode import import_a_part
 from rigs.run.examples import choose_examples
 from rigs.run.memory import write_to_memory
 from rigs.run.spread import check_groups, spread, workers
 
-__all__ = [
-    "control_plane",
-    "control_plane_binaries",
-    "control_plane_or_none",
-    "database_url",
-    "emptied_control_plane",
-    "empty_postgres_url",
-    "helm",
-    "nats_server",
-    "postgres",
-    "postgres_template",
-    "postgres_url",
-    "private_control_plane",
-    "private_postgres",
-]
-
-
 write_to_memory()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     choose_examples(config)
-    config.pluginmanager.register(leftovers)  # its fixtures are for examples/, too
+    for plugin in (fixtures, leftovers):
+        config.pluginmanager.register(plugin)  # those of leftovers are for examples/, too
     if hasattr(config, "workerinput"):
         gc.disable()  # until all tests are collected: nothing is garbage before, and to look for it takes a fifth
 
@@ -69,6 +38,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     check_groups(session)
-    prepare_binaries(session)
+    fixtures.prepare_binaries(session)
     gc.enable()
     gc.freeze()  # all modules of tests are loaded: no collection need look at them again
