@@ -52,55 +52,32 @@ GIVING_UP = [
 ]
 
 
+@pytest.mark.parametrize("is_patched", [True, False])
 @pytest.mark.parametrize(("options", "error"), GIVING_UP)
-def test_the_patch_of_a_call_that_gives_up_is_written_and_it_is_not_called_again(
-    tmp_path: Path, options: str, error: str
+def test_a_call_that_gives_up_has_its_patch_written_and_is_not_made_again_for_a_status(
+    tmp_path: Path, options: str, error: str, is_patched: bool
 ) -> None:
+    asked = 'patch.update({"status": {"size": spec["size"]}, "metadata": {"annotations": {"seen": "yes"}}})'
     source = f"""
     @kopf.on.create("example.com", "v1", "shops"{options})
     @kopf.on.update("example.com", "v1", "shops"{options})
     def made(patch, spec, retry, **_):
         told.append((spec["size"], retry))
-        patch.status["size"] = spec["size"]
-        patch.metadata.annotations["seen"] = "yes"
+        {asked if is_patched else "pass"}
         raise {error}
     """
+    metadata = {"annotations": {"seen": "yes"}} if is_patched else {}
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply(size=1) == [(1, 0)]
-        kopf.simulation.advance(timedelta(hours=1))
-        kopf.simulation.patch_status(Shop, "a", {"other": 1}, namespace="default")
-        assert kopf.after(hours=1) == []
-        assert kopf.read()["status"] == {"size": 1, "other": 1}
+        for tick in range(10):
+            kopf.simulation.patch_status(Shop, "a", {"ticks": tick}, namespace="default")
+            assert kopf.after(minutes=1) == []
+        assert kopf.read()["status"] == ({"size": 1} if is_patched else {}) | {"ticks": 9}
+        assert ("annotations" in kopf.read()["metadata"]) is is_patched
         level = kopf.simulation.level("made", "default", "a")
         assert (level.status, "no use" in level.reason) == ("failed", True)
-        assert kopf.apply(metadata={"annotations": {"seen": "yes"}}, size=2) == [(2, 0)]
-        assert kopf.read()["status"] == {"size": 2, "other": 1}
-        assert kopf.apply(metadata={"annotations": {"seen": "yes"}, "labels": {"a": "b"}}, size=2) == [(2, 0)]
-
-
-@pytest.mark.parametrize(("options", "error"), GIVING_UP)
-def test_a_call_that_gives_up_without_a_patch_is_not_made_again_for_a_status(
-    tmp_path: Path, options: str, error: str
-) -> None:
-    source = f"""
-    @kopf.on.create("example.com", "v1", "shops"{options})
-    @kopf.on.update("example.com", "v1", "shops"{options})
-    def made(spec, retry, **_):
-        told.append((spec["size"], retry))
-        raise {error}
-
-    @kopf.timer("example.com", "v1", "shops", interval=60, initial_delay=60)
-    def ticked(patch, status, **_):
-        patch.status["ticks"] = status.get("ticks", 0) + 1
-    """
-    with kopf_run(tmp_path, source) as kopf:
-        assert kopf.apply(size=1) == [(1, 0)]
-        kopf.simulation.advance(timedelta(minutes=10))
-        assert kopf.read()["status"] == {"ticks": 10}
-        assert kopf.told() == []
-        level = kopf.simulation.level("made", "default", "a")
-        assert (level.status, "no use" in level.reason) == ("failed", True)
-        assert kopf.apply(size=2) == [(2, 0)]
+        assert kopf.apply(metadata=metadata, size=2) == [(2, 0)]
+        assert kopf.apply(metadata={**metadata, "labels": {"a": "b"}}, size=2) == [(2, 0)]
 
 
 @pytest.mark.parametrize("asked", ["pass", 'patch.status["tries"] = retry'])
