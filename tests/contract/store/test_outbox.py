@@ -138,27 +138,6 @@ async def test_what_may_have_taken_effect_stays_claimed_while_it_waits(database:
     assert [each.is_doubtful for each in await claim(database, "two")] == [True]
 
 
-@pytest.mark.parametrize("of", [None, "another"])
-async def test_what_is_given_back_when_its_level_is_gone_is_withdrawn_unless_it_may_have_taken_effect(
-    database: Database, of: str | None
-) -> None:
-    gone, kept = intent(A), intent(B)
-    other = {"parent": "webs.example.com/default/cart", "parent_uid": "uid-cart"}
-    keys = await decide(database, gone, kept, intent("pods/default/c", **other))
-    await claim(database)
-    under = {key: row["claim"] for key, row in (await intents_by_key(database)).items()}
-    async with database.transaction() as connection:
-        await connection.execute(delete(levels).where(levels.c.parent == gone["parent"]))
-        if of is not None:
-            await add_level(connection, {**gone, "parent_uid": of})
-        given_back = [
-            Postponement(key=key, claim=under[key], delay=PAST, error="503", attempts=1, is_doubtful=key == kept["key"])
-            for key in keys
-        ]
-        assert await claims.postpone(connection, SCOPE, "one", given_back) == {gone["key"]}
-    assert await states(database, keys) == ["superseded", "claimed", "pending"]
-
-
 async def test_levels_that_wait_are_looked_at_when_a_call_of_theirs_can_be_withdrawn(database: Database) -> None:
     rows = [intent(f"pods/default/{name}", parent=f"webs.example.com/default/{name}") for name in "abc"]
     keys = await decide(database, *rows)
@@ -175,16 +154,6 @@ async def test_levels_that_wait_are_looked_at_when_a_call_of_theirs_can_be_withd
         due = (await connection.execute(select(wakeups.c.parent).where(wakeups.c.due_at < later))).scalars().all()
         assert due == [rows[0]["parent"]]
         assert await claims.read_waiting(connection, SCOPE, keys[:2]) == []
-
-
-async def test_what_another_claimed_meanwhile_is_neither_stored_nor_put_off(database: Database) -> None:
-    (key,) = await decide(database, intent(A))
-    await claim(database, "one", lease=PAST)
-    await claim(database, "two")
-    await postpone(database, key, PAST, owner="one")
-    assert await store(database, receipt(key), owner="one") == set()
-    held = (await intents_by_key(database))[key]
-    assert (held["state"], held["owner"], held["receipt"]) == ("claimed", "two", None)
 
 
 async def test_a_claim_holds_until_it_ends_is_taken_or_has_its_receipt(database: Database) -> None:
