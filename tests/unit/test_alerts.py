@@ -6,7 +6,7 @@ import pytest
 
 from rigs import boards
 from rigs.pages import ROOT, anchors
-from rigs.promql import parse
+from rigs.promql import Matcher, Selector, parse
 
 RUNBOOKS = ROOT / "docs/runbooks.md"
 FOLDER = "docs/"
@@ -62,3 +62,16 @@ def test_boards_are_importable_and_their_panels_tell_apart(name: str) -> None:
         for target in panel["targets"]:
             text = target.get("expr") or target["rawSql"]
             assert set(re.findall(r"\$\{?([a-z]\w*)", text)) <= variables, panel["title"]
+
+
+def test_expressions_are_read_as_prometheus_reads_them() -> None:
+    found = parse(
+        'histogram_quantile(0.9, sum by (le, name) (rate(a_bucket{b="x{y}", c=~"$d"}[5m]))) > 2 unless on (name) e'
+    )
+    assert found.selectors == [
+        Selector("a_bucket", [Matcher("b", "=", "x{y}"), Matcher("c", "=~", "$d")]),
+        Selector("e", ()),
+    ]
+    assert found.grouped == {"le", "name"}
+    with pytest.raises(ValueError, match="without the name"):
+        parse('sum({job="levelog"})')

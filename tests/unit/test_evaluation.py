@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog import Index, Level, Operator
+from levelog.handlers.indexers import OnError
 from levelog_base.wire.canonical import canonical
 from levelog_processors.bound import BoundView
 from levelog_processors.decide.lookups import digest_of
@@ -173,6 +174,25 @@ def test_a_view_of_a_whole_index_goes_on_with_old_entries_and_says_so() -> None:
     seen = evaluation_of(view("all_reads"), web("w", 1).body, held).call()
     assert seen.level is not None
     assert seen.lacks == "index webs/sizes fails for pods/default/p: KeyError: 'x'"
+
+
+@pytest.mark.parametrize(("errors", "is_blocked"), [("block", True), ("ignore", False)])
+def test_an_object_that_an_index_leaves_out_blocks_its_readers_unless_it_ignores_errors(
+    errors: OnError, is_blocked: bool
+) -> None:
+    op = Operator("webs")
+
+    @op.index(errors=errors)
+    def shapes(pod: Pod) -> dict[str, int]:
+        return {pod.metadata.name: 1}
+
+    @op.view
+    def seen(web: Web, shapes: Index[str, int]) -> Level[int]:
+        return Level(1, len(shapes["a"]))
+
+    held = Buckets({}, failing={("webs/shapes", ERRORS): left_out("p")})
+    found = evaluation_of(Program([op]).views["webs/seen"], web("w", 1).body, held).call()
+    assert (bool(found.blocked), found.level is None) == (is_blocked, is_blocked)
 
 
 def test_what_an_index_fails_for_under_a_key_is_part_of_what_was_seen_there() -> None:

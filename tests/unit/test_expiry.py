@@ -68,11 +68,29 @@ def tick(minutes: int) -> BookmarkNoted:
 P, Q = "pods/default/p", "pods/default/q"
 
 
+def test_entries_go_once_their_object_has_not_changed_for_that_long(state: State) -> None:
+    fold(state, at(pod("p", 1, owner="o"), 0), at(pod("q", 2, owner="o"), 30))
+    fold(state, tick(59), first=3)
+    assert recent_of(state) == {P, Q}
+    changes = fold(state, tick(60), first=4)
+    assert recent_of(state) == {Q}
+    assert changes.entries_removed == [("webs/recent", '"o"', P, 0)]
+    assert changes.keys == {("webs/recent", '"o"'): 4, ("webs/recent", "*0"): 4}
+
+
 def test_a_change_of_the_object_that_the_index_does_not_read_keeps_the_entry_and_wakes_nobody(state: State) -> None:
     fold(state, at(pod("p", 1, owner="o"), 0))
     assert fold(state, at(pod("p", 2, owner="o", annotations={"n": "1"}), 50), first=2).keys == {}
     fold(state, tick(100), first=3)
     assert recent_of(state) == {P}
+
+
+def test_a_later_change_brings_the_entries_back(state: State) -> None:
+    fold(state, at(pod("p", 1, owner="o"), 0), tick(90))
+    assert recent_of(state) == set()
+    changes = fold(state, at(pod("p", 2, owner="o"), 100), first=3)
+    assert recent_of(state) == {P}
+    assert ("webs/recent", '"o"') in changes.keys
 
 
 def test_a_record_that_repeats_what_is_known_is_no_change(state: State) -> None:

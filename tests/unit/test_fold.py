@@ -183,6 +183,15 @@ def test_an_object_that_an_index_has_nothing_of_is_noted_under_its_owners_or_as_
     assert changed(fold(gone, deleted(pod("p", 1), 2), first=2)) == keys
 
 
+def test_an_index_that_ignores_errors_keeps_entries_and_tells_nobody_who_reads_their_keys() -> None:
+    op = Operator("webs")
+    op.index(errors="ignore")(by_name)
+    index = Program([op]).indices["webs/by_name"]
+    prior = index_entries(index, pod("p", 1).body, (), "pods/default/p")
+    *kept, failure = index_entries(index, without_image("p", 2).body, prior, "pods/default/p")
+    assert (kept, failure.key) == (prior, ERRORS)
+
+
 def test_who_names_many_owners_is_told_to_the_controller_and_as_many_more() -> None:
     op = Operator("webs")
     op.index(by_owner)

@@ -4,12 +4,14 @@ from levelog import Level, Objects, Operator, Resource, Struct
 from levelog_processors.bound import BoundView
 from levelog_processors.decide.viewcalls import Evaluation
 from levelog_processors.fold.entries import index_entries
+from levelog_processors.fold.foldrules import Fold
 from levelog_processors.program import Program
 from levelog_processors.sqlviews import sql_views
+from levelog_store.fold.changes import PriorState
 from levelog_store.rows import Bucket, IndexKey, WholeIndex
 from rigs.evaluating import evaluation_of
 from rigs.typed import Pod, Web
-from rigs.webs import pod, web
+from rigs.webs import logged, pod, web
 
 
 class Node(Resource, version="v1", plural="nodes", scope="Cluster"):
@@ -55,6 +57,28 @@ def test_each_class_is_an_index_of_its_own_that_is_watched_and_has_no_sql_view()
     assert program.views["webs/images"].reads == {"webs.example.com", "pods", "nodes"}
     assert program.views["webs/images"].sources == {"webs/@Pod", "webs/@Node"}
     assert [view.name for view in sql_views(program)] == ["images", "undeclared"]
+
+
+def test_the_fold_keeps_what_the_class_names_under_namespace_and_name() -> None:
+    program = Program([op])
+    first = Fold(program, "webs", PriorState()).records(logged([pod("shop-0", 2, annotations={"n": "1"})]))
+    [(name, entry)] = first.entries_written
+    assert (name, entry.index, entry.key) == ("pods/default/shop-0", "webs/@Pod", '["default","shop-0"]')
+    assert b'"image":"a"' in entry.value
+    prior = PriorState(entries_of=lambda _: [entry])
+    again = Fold(program, "webs", prior).records(logged([pod("shop-0", 3, annotations={"n": "2"})]))
+    assert again.keys == {}
+    changed = Fold(program, "webs", prior).records(logged([pod("shop-0", 4, image="b")], first=4))
+    assert changed.keys["webs/@Pod", '["default","shop-0"]'] == 4
+
+
+def test_an_object_is_decoded_by_its_class_and_an_absent_one_is_a_dependency_too() -> None:
+    view = Program([op]).views["webs/images"]
+    place = ("webs/@Pod", '["default","shop-0"]')
+    found = evaluated(view, {place: pod("shop-0", 2, image="b").body})
+    assert found.result.error == ""
+    assert found.result.actual == b'["b","none"]'
+    assert found.reads.versions == {place: 3, ("webs/@Node", '["","n1"]'): -1}
 
 
 def test_an_object_that_the_class_cannot_decode_fails_who_looks_it_up_and_nobody_else() -> None:

@@ -26,6 +26,14 @@ def looked_at(*, is_alone: bool = True) -> Schedule:
     return schedule
 
 
+async def test_a_change_is_looked_at_now() -> None:
+    schedule = looked_at()
+    assert not schedule.is_open
+    schedule.take({SHOP: CHANGE})
+    assert schedule.is_open
+    assert not schedule.put_off
+
+
 async def test_an_echo_is_put_off_for_a_moment() -> None:
     schedule = looked_at()
     schedule.take({SHOP: ECHO})
@@ -60,6 +68,17 @@ async def test_the_end_of_a_write_waits_a_while_unless_others_may_wait_for_it(is
     assert not schedule.is_resting
     schedule.close()
     assert not schedule.is_open
+
+
+async def test_the_end_of_a_write_is_joined_by_what_comes_next() -> None:
+    schedule = looked_at()
+    schedule.take({SHOP: END})
+    schedule.take({HALL: CHANGE})
+    assert schedule.is_open
+    assert not schedule.is_resting
+    assert not schedule.put_off
+    schedule.close()
+    assert not schedule.is_resting
 
 
 async def test_ends_of_writes_wait_but_a_moment_while_more_follows_from_them() -> None:

@@ -144,6 +144,22 @@ def check_that_it_can_be_stored(changes: Changes) -> None:
             assert getattr(value, "tzinfo", NOON.tzinfo) is not None, (name, row)
 
 
+def unreadable(sequence: int, key: ObjectKey | None = KEY) -> LoggedRecord:
+    return in_log([ObjectUnreadable(resource=WEBS, key=key, error="odd", time=NOON)], first=sequence)[0]
+
+
+@pytest.mark.parametrize("is_in_one_batch", [True, False])
+def test_an_object_that_cannot_be_read_any_more_stays_as_it_was_and_no_list_takes_it_for_gone(
+    program: Program, is_in_one_batch: bool
+) -> None:
+    prior = PriorState() if is_in_one_batch else PriorState(objects={str(KEY): HELD})
+    before = in_log([SEEN], first=1) if is_in_one_batch else []
+    changes = Fold(program, "webs", prior).records([*before, unreadable(5)])
+    told = {name: row.sequence for name, row in changes.objects.items()} | changes.seen_again
+    assert told == {str(KEY): 5}
+    assert [(row.place, row.sequence, row.error) for row in changes.unreadable.values()] == [(str(KEY), 5, "odd")]
+
+
 def test_what_is_gone_is_gone_whatever_its_last_body_is(program: Program) -> None:
     gone = msgspec.structs.replace(deleted(SEEN, 8), body=b"\xff")
     changes = Fold(program, "webs", PriorState(objects={str(KEY): HELD})).records(in_log([gone]))

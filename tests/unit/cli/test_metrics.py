@@ -72,6 +72,16 @@ async def test_levels_are_counted_once_in_a_while_however_many_scrape_and_left_o
     assert "levelog_log_lag_seconds 0.0" in text
 
 
+async def test_functions_that_run_are_counted_and_timed_by_their_view() -> None:
+    metrics = Metrics()
+    metrics.processor(cast("Any", Processor()))
+    text = await text_of(metrics)
+    assert 'controller_runtime_active_workers{controller="webs/pods"} 2.0' in text
+    assert 'controller_runtime_max_concurrent_reconciles{controller="webs/pods"} 32.0' in text
+    assert 'workqueue_unfinished_work_seconds{controller="webs/pods",name="webs/pods"} 5.0' in text
+    assert 'workqueue_longest_running_processor_seconds{controller="webs/pods",name="webs/pods"} 3.0' in text
+
+
 async def test_without_the_event_loop_a_scrape_is_answered_with_what_was_counted() -> None:
     metrics = Metrics()
     metrics.processor(cast("Any", Processor()))

@@ -30,6 +30,20 @@ def test_a_process_is_not_ready_before_each_of_its_parts_has_begun_and_has_no_tr
     assert probes.healthz().is_good
 
 
+def test_a_loop_that_does_not_turn_is_told_with_where_it_stands_and_nothing_else_is() -> None:
+    clock = Clock()
+    probes = Probes([], clock)
+    clock.now += BLOCKED_SECONDS
+    assert probes.healthz().is_good
+    clock.now += 1
+    for answer in (probes.healthz(), probes.readyz()):
+        assert not answer.is_good
+        assert answer.text.startswith(f"[-]event loop failed: blocked for {BLOCKED_SECONDS + 1:.0f} s, in ")
+        assert len(answer.text.splitlines()) == 2
+    probes.look()
+    assert probes.healthz().is_good
+
+
 def test_the_line_that_blocks_is_of_the_thread_on_which_the_probes_were_made() -> None:
     clock = Clock()
     found: list[str] = []
