@@ -11,18 +11,21 @@ from typing import Any, Final
 import msgspec
 import pytest
 import yaml
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from levelog_cli.deployment import chart, kustomization
 from levelog_cli.deployment.files import write
 from levelog_cli.deployment.workloads import Workloads
 from levelog_cli.loading import load_application
-from levelog_cli.settings import Settings
+from levelog_cli.settings import LogLevel, Settings
 from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS_FILE, Levelog
 from rigs.manifests import restricted_namespace, warnings_of
+from rigs.run.examples import examples
 
 NAMED_AFTER_CONTENT: Final = re.compile(r"-migrate-[0-9a-f]{10}$")
-BRACES: Final = 'Operator("webs {{ .Values.image }}")  # {{ fail "not a template" }} {{- end }}'
+TEXTS: Final = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1) | st.just("{{ .Values.image }}")
 
 
 class Chart:
@@ -82,22 +85,6 @@ def job_of(objects: str) -> str:
     return str(next(one["metadata"]["name"] for one in yaml.safe_load_all(objects) if one and one["kind"] == "Job"))
 
 
-def leaves(values: Mapping[str, Any], *path: str) -> Iterator[str]:
-    for name, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from leaves(value, *path, name)
-        else:
-            yield ".".join((*path, name))
-
-
-def test_the_templates_read_each_value_and_no_other() -> None:
-    files = chart.contents(workloads("levelog"))
-    read = {found for text in files.values() for found in re.findall(r"\.Values\.([\w.]+)", text)}
-    given = set(leaves(yaml.safe_load(files["values.yaml"])))
-    assert [leaf for leaf in given if not any(f"{leaf}.".startswith(f"{path}.") for path in read)] == []
-    assert [path for path in read if not any(f"{leaf}.".startswith(f"{path}.") for leaf in given)] == []
-
-
 async def test_no_image_a_format_that_is_none_and_a_namespace_of_a_chart_are_refused(tmp_path: Path) -> None:
     levelog, options = Levelog(tmp_path), ("--image", "levelog:local", "--output", "made", "--format")
     ended = await levelog.ends("manifests", WEBS_FILE, *options, "jsonnet")
@@ -113,19 +100,22 @@ async def test_no_image_a_format_that_is_none_and_a_namespace_of_a_chart_are_ref
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("namespaces", [(), ("shops", "sites")])
-def test_the_chart_renders_the_objects_of_the_base(helm: Path, tmp_path: Path, namespaces: tuple[str, ...]) -> None:
-    made = workloads("operators", *namespaces)
-    assert Chart(helm, made, tmp_path).rendered("operators") == base(made)
-
-
-@pytest.mark.long
-def test_braces_in_names_and_code_are_not_templates(helm: Path, tmp_path: Path) -> None:
-    file = tmp_path / "braced_webs.py"
-    file.write_text(WEBS_FILE.read_text().replace('Operator("webs")', BRACES))
-    assert BRACES in file.read_text()
-    made = workloads("operators", file=file)
-    assert Chart(helm, made, tmp_path).rendered("operators") == base(made)
+@settings(max_examples=examples(20), phases=[Phase.explicit, Phase.generate])  # to shrink takes minutes
+@given(
+    image=TEXTS,
+    namespaces=st.lists(st.sampled_from(["shops", "sites", "o-*"]), unique=True),
+    log_level=st.sampled_from(LogLevel),
+    name=st.sampled_from(["webs", "webs {{ .Values.image }}", 'it\'s {{ "webs" }}']),
+    comment=TEXTS | st.just('{{ fail "not a template" }} {{- end }}'),
+)
+def test_the_chart_renders_the_objects_of_the_base(
+    helm: Path, tmp_path_factory: pytest.TempPathFactory, comment: str, name: str, **more: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("chart")
+    file = folder / "any_webs.py"
+    file.write_text(WEBS_FILE.read_text().replace('Operator("webs")', f"Operator({name!r})  # {comment}"))
+    made = msgspec.structs.replace(workloads("operators", file=file), **more)
+    assert Chart(helm, made, folder).rendered("operators") == base(made)
 
 
 @pytest.mark.long
