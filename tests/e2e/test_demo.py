@@ -3,11 +3,8 @@ import json
 import os
 import re
 import sys
-from pathlib import Path
 
 from levelog_cli.demo.steps import STORY
-from rigs.levelog import Levelog, Running
-from rigs.preloaded import PROGRAM
 
 BETWEEN = "This time it looked between the two changes: "
 
@@ -42,15 +39,3 @@ async def test_the_demo_converges_with_no_call_and_no_write_in_vain() -> None:
         assert "(409, nothing changed)" in out.decode()
     else:
         assert "   log    6 records: 4 of objects, 2 receipts of writes" in lines
-
-
-async def test_a_demo_that_stays_up_says_what_a_second_terminal_needs(tmp_path: Path) -> None:
-    levelog = Levelog(tmp_path)
-    with Running([PROGRAM, "demo", "--keep"], tmp_path / "demo.log", env=levelog.env, folder=tmp_path) as demo:
-        line = await demo.says("export ", seconds=120)
-        variables = dict(each.split("=", 1) for each in line.split()[1:])
-        assert set(variables) == {"KUBECONFIG", "LEVELOG_DATA_DIR"}
-        history = await levelog.ends("history", "webs.example.com/default/shop", env=variables)
-        assert history.status == 0, history.stderr
-        assert "spec.replicas: 3 -> 2" in history.stdout
-        assert await demo.stops() == 0

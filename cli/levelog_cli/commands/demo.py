@@ -13,7 +13,6 @@ from levelog_cli.settings import LogLevel, Settings
 def demo(
     *,
     as_json: Annotated[bool, switch("End with a summary as one line of JSON.", "--json")] = False,
-    keep: Annotated[bool, switch("Stay up afterwards, with a kubeconfig to try it by hand.", "--keep")] = False,
     ui: Annotated[bool, switch("Stay up, and serve pages that show what happened: see `levelog ui`.", "--ui")] = False,
     debug: Annotated[bool, switch("Show the log, and the traceback if the command fails.", "--debug")] = False,
 ) -> None:
@@ -31,7 +30,7 @@ def demo(
         with folder as name:
             data, kubeconfig = Path(name) / "data", str(Path(name) / "kubeconfig")
             settings = Settings(log_level=level, debug=debug, data_dir=data, kubeconfig=kubeconfig)
-            await play(settings, as_json=as_json, keep=keep, ui=ui)
+            await play(settings, as_json=as_json, ui=ui)
 
     level = LogLevel.INFO if debug else LogLevel.ERROR
     execute(Settings(log_level=level, debug=debug), work)

@@ -24,7 +24,7 @@ _WEBS: Final = Path(__file__).with_name("webs.py")
 ResultT = TypeVar("ResultT")
 
 
-async def play(settings: Settings, *, as_json: bool, keep: bool, ui: bool) -> None:
+async def play(settings: Settings, *, as_json: bool, ui: bool) -> None:
     """Play and tell the story; afterwards stay up, if that is wanted. What ends the operator is raised."""
     started, console = time.monotonic(), Console()
     tell_start(console)
@@ -43,14 +43,11 @@ async def play(settings: Settings, *, as_json: bool, keep: bool, ui: bool) -> No
             tell_sum(console, summary)
             if as_json:
                 print(msgspec.json.encode(summary).decode(), flush=True)  # noqa: T201 - for a program to read
-            if keep or ui:
-                tell_how_to_try(console, settings.kubeconfig, settings.data_dir)
             if ui:
+                tell_how_to_try(console, settings.kubeconfig, settings.data_dir)
                 from levelog_cli.wiring.pages import serve_pages  # noqa: PLC0415 - it loads what reads bundles
 
                 await _first(running, serve_pages(settings, path="/o/pods/default/shop-1"))
-            if keep:
-                await running
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
