@@ -16,8 +16,8 @@ from levelog_cli.deployment.values import (
     expression,
     filled,
     manifests,
+    quoted_template,
     template_of,
-    with_expressions,
 )
 from levelog_cli.deployment.workloads import Workloads
 from levelog_cli.settings import LogLevel
@@ -33,7 +33,7 @@ def contents(workloads: Workloads) -> dict[str, str]:
 
     def printed(objects: list[Object]) -> str:
         filled(objects, lambda value: _set_default(defaults, value))
-        return with_expressions(objects)
+        return quoted_template(objects)
 
     definitions = workloads.definitions()
     parts = msgspec.structs.replace(workloads, inside=expression(".Release.Namespace")).parts(printed)
@@ -128,7 +128,7 @@ def _monitor(workloads: Workloads) -> str:
     metadata = service["metadata"] | {"labels": chart_value("serviceMonitor.labels", {})}
     spec = {"selector": {"matchLabels": labels}, "endpoints": [{"port": "http"}]}
     monitor = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": metadata, "spec": spec}
-    made = template_of(with_expressions([service, monitor]))
+    made = template_of(quoted_template([service, monitor]))
     return f"{{{{- if .Values.serviceMonitor.enabled }}}}\n{made}{{{{- end }}}}\n"
 
 

@@ -68,7 +68,7 @@ def manifests(objects: list[Object]) -> str:
     return as_yaml(map(with_defaults, objects), width=_WIDTH)
 
 
-def with_expressions(objects: list[Object]) -> str:
+def quoted_template(objects: list[Object]) -> str:
     """The same, as `template_of` makes a template of it."""
     return as_yaml(filled(objects, lambda value: expression(value.expression)), width=_WIDTH)
 
