@@ -37,6 +37,7 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
+    or_,
     select,
     tuple_,
     update,
@@ -129,6 +130,11 @@ def now(dialect: Dialect, after: timedelta = timedelta(0)) -> ColumnElement[date
     modifiers = [f"{after.total_seconds():+.3f} seconds"] if after else []
     # the format that SQLAlchemy stores, with six digits, so that texts compare as times do
     return func.strftime("%Y-%m-%d %H:%M:%f000", "now", *modifiers, type_=Timestamp())
+
+
+def is_due(dialect: Dialect, due_at: ColumnElement[datetime]) -> ColumnElement[bool]:
+    """Condition that the time of a row has come; null: it waits for none."""
+    return or_(due_at.is_(None), due_at <= now(dialect))
 
 
 def constant(text: str) -> ColumnElement[str]:

@@ -13,10 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.handlers.callnames import is_daemon, shown_write, title_of
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import UNDONE, next_attempt
-from levelog_store.dialects import constant, now, one_of
+from levelog_store.dialects import constant, is_due, one_of
 from levelog_store.fold.levelwrites import AS_LEFT, IS_OUTDATED, OF_BACKFILL, levels_as_left
 from levelog_store.look.contact import listed_resources
-from levelog_store.look.queues import Queue, may_be_claimed, read_queues
+from levelog_store.look.queues import Queue, read_queues
 from levelog_store.owners.handlers import UNRECORDED, Handler, by_name
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import Scope, ViewParent
@@ -128,7 +128,6 @@ class Workload(Struct, frozen=True):
 async def count_work(connection: AsyncConnection, scope: Scope, partitions: Collection[int]) -> list[Workload]:
     """Levels by view and status, and wakeups that are due by view, of some partitions: one statement."""
     level, wake, dialect = levels.c, wakeups.c, connection.dialect
-    is_due = or_(wake.due_at.is_(None), wake.due_at <= now(dialect))
     rows = await connection.execute(
         select(level.view, AS_LEFT["status"], func.count())
         .outerjoin_from(levels, backfills, OF_BACKFILL)
@@ -136,7 +135,9 @@ async def count_work(connection: AsyncConnection, scope: Scope, partitions: Coll
         .group_by(level.view, AS_LEFT["status"])
         .union_all(
             select(wake.view, literal(""), func.count())
-            .where(wake.scope == scope.number, one_of(dialect, wake.partition, partitions), is_due)
+            .where(
+                wake.scope == scope.number, one_of(dialect, wake.partition, partitions), is_due(dialect, wake.due_at)
+            )
             .group_by(wake.view)
         )
     )
@@ -242,7 +243,7 @@ async def _read_writes(
 ) -> dict[ViewParent, list[WriteLine]]:
     table, level = intents.c, levels.c
     shown = ("key", "view", "parent", "verb", "target", "state", "attempts", "owner", "due_at", "decided_at", "error")
-    is_over = may_be_claimed(connection.dialect).label("is_over")
+    is_over = is_due(connection.dialect, table.due_at).label("is_over")
     named = [] if of is None else [one_of(connection.dialect, table.view, {each.view for each in of})]
     if of is not None:
         named.append(one_of(connection.dialect, table.parent, {each.parent for each in of}))

@@ -1,14 +1,14 @@
 """How far an application is with each partition, from the log to what its writes led to. Reads only."""
 
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import CLAIMED, PENDING, is_unsettled
-from levelog_store.dialects import now
+from levelog_store.dialects import is_due, mappings, now
 from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints, decisions, intents, leases, wakeups
 
@@ -35,36 +35,29 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
 
 async def read_progress(connection: AsyncConnection, scope: Scope) -> list[PartitionProgress]:
     """All partitions, in order."""
-    found = {row.partition: row for row in await _by_partition(connection, scope)}
-    due = wakeups.c.due_at.is_(None) | (wakeups.c.due_at <= now(connection.dialect))
-    of_scope = select(wakeups.c.partition, func.count().label("due")).where(wakeups.c.scope == scope.number, due)
-    waiting = {row.partition: row.due for row in await connection.execute(of_scope.group_by(wakeups.c.partition))}
-    writes: dict[int, list[Any]] = {}
-    column = intents.c
-    counts = func.count().label("writes"), func.min(column.decided_at).label("at")
-    unsettled = select(column.partition, column.state, *counts)
-    rows = unsettled.where(column.scope == scope.number, is_unsettled(intents)).group_by(column.partition, column.state)
-    for row in await connection.execute(rows):
-        writes.setdefault(row.partition, []).append(row)
-    return [
-        PartitionProgress(
-            partition=partition,
-            folded=row.sequence,
-            owner=row.owner or "",
-            due=waiting.get(partition, 0),
-            open=sum(each.writes for each in writes.get(partition, []) if each.state in (PENDING, CLAIMED)),
-            unseen=sum(each.writes for each in writes.get(partition, []) if each.state not in (PENDING, CLAIMED)),
-            oldest_at=min((each.at for each in writes.get(partition, [])), default=None),
+    point, lease, wake, intent = checkpoints.c, leases.c, wakeups.c, intents.c
+    are_due = wake.scope == scope.number, is_due(connection.dialect, wake.due_at)
+    due = select(wake.partition, func.count().label("due")).where(*are_due).group_by(wake.partition).subquery()
+    is_open = intent.state.in_((PENDING, CLAIMED))
+    counts = func.count().filter(is_open).label("open"), func.count().filter(~is_open).label("unseen")
+    unsettled = select(intent.partition, *counts, func.min(intent.decided_at).label("oldest_at"))
+    unsettled = unsettled.where(intent.scope == scope.number, is_unsettled(intents)).group_by(intent.partition)
+    writes = unsettled.subquery()
+    found = (
+        select(
+            point.partition,
+            point.sequence.label("folded"),
+            func.coalesce(lease.owner, "").label("owner"),
+            *(func.coalesce(each, 0).label(each.name) for each in (due.c.due, writes.c.open, writes.c.unseen)),
+            writes.c.oldest_at,
         )
-        for partition, row in sorted(found.items())
-    ]
-
-
-async def _by_partition(connection: AsyncConnection, scope: Scope) -> list[Any]:
-    point, lease = checkpoints.c, leases.c
-    is_same = (lease.scope == point.scope) & (lease.partition == point.partition)
-    query = select(point.partition, point.sequence, lease.owner).outerjoin(leases, is_same)
-    return list(await connection.execute(query.where(point.scope == scope.number)))
+        .outerjoin(leases, (lease.scope == point.scope) & (lease.partition == point.partition))
+        .outerjoin(due, due.c.partition == point.partition)
+        .outerjoin(writes, writes.c.partition == point.partition)
+        .where(point.scope == scope.number)
+        .order_by(point.partition)
+    )
+    return [PartitionProgress(**row) for row in mappings(await connection.execute(found))]
 
 
 async def read_newest_ordinal(connection: AsyncConnection) -> int:

@@ -3,11 +3,11 @@
 from collections.abc import Collection
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Dialect, and_, func, or_, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import CALL, CLAIMED, PENDING, effect_column
-from levelog_store.dialects import now, one_of
+from levelog_store.dialects import is_due, one_of
 from levelog_store.rows import Scope
 from levelog_store.tables import intents
 
@@ -42,7 +42,7 @@ async def read_queues(connection: AsyncConnection, scope: Scope, keys: Collectio
     if not keys:
         return {}
     dialect, table = connection.dialect, intents.c
-    effect, is_free = effect_column(dialect, intents).label("effect"), may_be_claimed(dialect)
+    effect, is_free = effect_column(dialect, intents).label("effect"), is_due(dialect, table.due_at)
     open_calls = table.scope == scope.number, table.verb == CALL, table.state.in_((PENDING, CLAIMED))
     waiting = select(table.key, effect).where(*open_calls, one_of(dialect, table.key, keys), is_free)
     effects = {row.key: row.effect for row in await connection.execute(waiting)}
@@ -58,8 +58,3 @@ async def read_queues(connection: AsyncConnection, scope: Scope, keys: Collectio
     rows = await connection.execute(counts.where(*open_calls).group_by(effect))
     queues = {row.effect: Queue(**row) for row in rows.mappings() if row.under_way}
     return {key: queues[effect] for key, effect in effects.items() if effect in queues}
-
-
-def may_be_claimed(dialect: Dialect) -> ColumnElement[bool]:
-    """Condition that nobody holds a claim of an intent that is open."""
-    return or_(intents.c.due_at.is_(None), intents.c.due_at <= now(dialect))

@@ -1,16 +1,15 @@
 """Writes of levels that failed in earlier rounds, since they were last in sync. Reads only."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Dialect, Select, Table, func, select
+from sqlalchemy import ColumnElement, Table, and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.callnames import shown_write
 from levelog_base.wire.records import ReceiptNoted
-from levelog_store.dialects import one_of
 from levelog_store.look.overview import error_of
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import decisions, intents
@@ -39,49 +38,33 @@ async def read_refusals(
     """What failed of levels in rounds before the given ones; levels without any are missing."""
     if not before:
         return {}
-    rests: dict[ViewParent, int] = {}
-    for row in await connection.execute(_rounds(connection.dialect, scope, decisions, before, "in_sync")):
-        if row.round < before.get(level := (row.view, row.parent), 0):
-            rests[level] = max(rests.get(level, 0), row.round)
-    counts: dict[ViewParent, int] = {}
-    newest: dict[ViewParent, int] = {}
-    for row in await connection.execute(_rounds(connection.dialect, scope, intents, before, "failed")):
-        if rests.get(level := (row.view, row.parent), -1) < row.round < before.get(level, 0):
-            counts[level] = counts.get(level, 0) + row.rows
-            newest[level] = max(newest.get(level, 0), row.round)
-    if not newest:
-        return {}
-    column = intents.c
-    query = (
-        select(column.view, column.parent, column.round, column.receipt)
-        .where(*_are_of(connection.dialect, scope, intents, newest, "failed"), column.receipt.is_not(None))
-        .where(one_of(connection.dialect, column.round, {*newest.values()}))
-        .order_by(column.ordinal)
+    made, wrote = decisions.c, intents.c
+    rested = select(made.view, made.parent, func.max(made.round)).group_by(made.view, made.parent)
+    rested = rested.where(
+        made.status == "in_sync", _are_in(decisions, scope, {of: range(n) for of, n in before.items()})
     )
-    rows = (await connection.execute(query)).all()
-    last = {(row.view, row.parent): row.receipt for row in rows if newest.get((row.view, row.parent)) == row.round}
-    return {level: FailedBefore(count=counts[level], last=_decode(receipt)) for level, receipt in last.items()}
+    rests = {(view, parent): last for view, parent, last in await connection.execute(rested)}
+    since = {level: range(rests.get(level, -1) + 1, end) for level, end in before.items()}
+    failed = select(wrote.view, wrote.parent, func.count(), func.max(wrote.round)).group_by(wrote.view, wrote.parent)
+    failed = failed.where(wrote.state == "failed", _are_in(intents, scope, since))
+    found = {(view, parent): (count, last) for view, parent, count, last in await connection.execute(failed)}
+    if not found:
+        return {}
+    newest = {level: range(last, last + 1) for level, (_, last) in found.items()}
+    told = select(wrote.view, wrote.parent, wrote.receipt).order_by(wrote.ordinal)
+    told = told.where(wrote.state == "failed", wrote.receipt.is_not(None), _are_in(intents, scope, newest))
+    receipts = {(view, parent): receipt for view, parent, receipt in await connection.execute(told)}
+    return {level: FailedBefore(count=found[level][0], last=_decode(each)) for level, each in receipts.items()}
 
 
 _decode: Final = msgspec.json.Decoder(ReceiptNoted).decode
 
 
-def _rounds(
-    dialect: Dialect, scope: Scope, table: Table, levels: Collection[ViewParent], state: str
-) -> Select[str, str, int, int]:
-    """Rounds of which there are such rows, with how many; also of levels that mix these views and parents."""
+def _are_in(table: Table, scope: Scope, rounds: Mapping[ViewParent, range]) -> ColumnElement[bool]:
+    """Condition that rows are of some levels, each in its rounds."""
     column = table.c
-    query = select(column.view, column.parent, column.round, func.count().label("rows"))
-    return query.where(*_are_of(dialect, scope, table, levels, state)).group_by(
-        column.view, column.parent, column.round
+    of_levels = (
+        and_(column.view == view, column.parent == parent, column.round >= each.start, column.round < each.stop)
+        for (view, parent), each in rounds.items()
     )
-
-
-def _are_of(
-    dialect: Dialect, scope: Scope, table: Table, levels: Collection[ViewParent], state: str
-) -> Iterator[ColumnElement[bool]]:
-    column = table.c
-    yield column.scope == scope.number
-    yield one_of(dialect, column.view, {view for view, _ in levels})
-    yield one_of(dialect, column.parent, {parent for _, parent in levels})
-    yield (column.state if table is intents else column.status) == state
+    return and_(column.scope == scope.number, or_(*of_levels))
