@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -22,8 +23,7 @@ from levelog_store.connect.drivererrors import CONNECTION_ERRORS, translate_erro
 from levelog_store.connect.engines import (
     POOL_SIZE,
     let_wait,
-    postgresql_readers,
-    postgresql_writers,
+    postgresql_engine,
     sqlite_readers,
     sqlite_writer,
     to_the_end,
@@ -129,18 +129,12 @@ class Database:
             from levelog_store.connect.hosts import Hosts  # noqa: PLC0415 - SQLite needs no asyncpg
 
             hosts = Hosts(location.url, location.name, absence.began)
-            session = session_of(token)
-            readers = postgresql_readers(
-                location, hosts, session=session, statement_time=statement_time, is_primary=not read_only
+            engine_of = partial(
+                postgresql_engine, location, hosts, session=session_of(token), statement_time=statement_time
             )
-            engine = durable = readers
+            engine = durable = readers = engine_of(writes=False, is_primary=not read_only)
             if not read_only:
-                engine, durable = (
-                    postgresql_writers(
-                        location, hosts, session=session, statement_time=statement_time, durable=is_durable
-                    )
-                    for is_durable in (False, True)
-                )
+                engine, durable = engine_of(writes=True), engine_of(writes=True, durable=True)
         else:
             if not (read_only or beside):
                 lock = FileLock.take(location.path)

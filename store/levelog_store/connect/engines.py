@@ -56,46 +56,22 @@ ROWS_OF_A_COMMIT: Final = 10
 """What a commit counts for besides its rows."""
 
 
-def postgresql_writers(
-    location: Location, hosts: "Hosts", *, session: str, statement_time: timedelta | None, durable: bool
-) -> QuickEngine:
-    """Connections that write, READ COMMITTED; statements that take longer than `statement_time` end in a time-out.
-
-    Commits that may be lost in a crash have connections of their own: to say it in each transaction is one way more.
-    """
-    settings = {
-        "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
-        "synchronous_commit": "on" if durable else "off",
-    }
-    return _postgresql_engine(
-        location, hosts, session, statement_time, settings, isolation_level="READ COMMITTED", is_primary=True
-    )
-
-
-def postgresql_readers(
-    location: Location, hosts: "Hosts", *, session: str, statement_time: timedelta | None, is_primary: bool
-) -> QuickEngine:
-    """Connections that only read, each transaction in a snapshot of its own, however long user code looks at it.
-
-    Unless `is_primary`, they may be to a standby, which shows what was committed a while ago.
-    """
-    engine = _postgresql_engine(
-        location, hosts, session, statement_time, {}, isolation_level="REPEATABLE READ", is_primary=is_primary
-    )
-    engine.update_execution_options(postgresql_readonly=True)
-    return engine
-
-
-def _postgresql_engine(
+def postgresql_engine(
     location: Location,
     hosts: "Hosts",
+    *,
     session: str,
     statement_time: timedelta | None,
-    settings: dict[str, str],
-    *,
-    isolation_level: str,
-    is_primary: bool,
+    writes: bool,
+    durable: bool = False,
+    is_primary: bool = True,
 ) -> QuickEngine:
+    """Connections to PostgreSQL; statements that take longer than `statement_time` end in a time-out.
+
+    Those that write are READ COMMITTED. Commits that may be lost in a crash have connections of their own: to say it in
+    each transaction is one way more. Those that only read have a snapshot in each transaction, however long user code
+    looks at it; unless `is_primary`, they may be to a standby, which shows what was committed a while ago.
+    """
     options = (
         {"target_session_attrs": "primary"} if is_primary and not location.url.query.get("target_session_attrs") else {}
     )
@@ -103,11 +79,14 @@ def _postgresql_engine(
         "jit": "off",  # compiling a plan costs more than any of our statements gains by it
         # planning takes three times as long as the longest; see `upkeep.analyze_grown`
         "plan_cache_mode": "force_generic_plan",
-        **settings,
     }
+    if writes:
+        settings["idle_in_transaction_session_timeout"] = f"{IDLE_SECONDS}s"
+        settings["synchronous_commit"] = "on" if durable else "off"
     engine = create_async_engine(
         location.url.set(query={}),
-        isolation_level=isolation_level,  # said in each BEGIN, so that no default of a role or a pooler counts
+        # said in each BEGIN, so that no default of a role or a pooler counts
+        isolation_level="READ COMMITTED" if writes else "REPEATABLE READ",
         hide_parameters=True,  # else errors quote them
         json_deserializer=str,  # the tables' own type keeps JSON as the text that it is
         pool_size=POOL_SIZE,
@@ -143,6 +122,8 @@ def _postgresql_engine(
             raise ConfigurationError(f"database {location.name} does not keep {lost} for a session: {NO_POOLER}")
 
     event.listen(engine.sync_engine, "connect", connected, insert=True)
+    if not writes:
+        engine.sync_engine.update_execution_options(postgresql_readonly=True)
     return QuickEngine(engine.sync_engine)
 
 
