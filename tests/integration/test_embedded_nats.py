@@ -46,7 +46,7 @@ asyncio.run(main())
 async def ends(server: str) -> None:
     """Wait until nothing listens where a server did."""
     port = int(server.rpartition(":")[2])
-    await until(lambda: not is_listening(port), f"the end of {server}", seconds=10)
+    await until(lambda: not is_listening(port), f"the end of {server}")
 
 
 async def holder(folder: Path) -> tuple[Process, str]:

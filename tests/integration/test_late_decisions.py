@@ -82,7 +82,7 @@ class Stepped:
 
     async def come_to_rest(self) -> None:
         """Let functions return, and decide until nothing is left to be decided."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 await asyncio.sleep(0)
                 await self.decide()
@@ -179,7 +179,7 @@ async def test_due_times_are_made_by_the_clock_that_they_are_compared_with(
     stepped.look_at_clock(moment)
     released.set()
     await stepped.fold(web("shop", 1, image="nothing to write"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (due := stepped.next_due) is None:
             await asyncio.sleep(0)
             await stepped.decide()

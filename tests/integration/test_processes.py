@@ -47,4 +47,4 @@ async def test_a_program_ends_with_the_process_that_started_it_and_was_killed(tm
     await until(lambda: is_up(port), "the program")
     parent.kill()
     await parent.wait()
-    await until(lambda: is_down(port), "the end of the program", seconds=10)
+    await until(lambda: is_down(port), "the end of the program")

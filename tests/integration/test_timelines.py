@@ -60,9 +60,7 @@ async def port(database: Database) -> int:
 
 async def works_at(database: Database, wanted: int) -> None:
     """Wait until it works on the server that was promoted."""
-    await until(
-        lambda: port(database), f"work at {wanted}", accept=lambda at: at == wanted, despite=Unavailable, seconds=15
-    )
+    await until(lambda: port(database), f"work at {wanted}", accept=lambda at: at == wanted, despite=Unavailable)
 
 
 async def test_who_is_on_the_older_timeline_stops(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
@@ -79,7 +77,7 @@ async def test_who_is_on_the_older_timeline_stops(pair: Pair, caplog: pytest.Log
                     return str(error)
                 return ""
 
-            await until(is_refused, "the end of work on the old primary", seconds=15)
+            await until(is_refused, "the end of work on the old primary")
             assert "works on timeline 2" in caplog.text
             assert "timeline 1 of system" in await is_refused()
             assert await port(on_new) == pair.new.port

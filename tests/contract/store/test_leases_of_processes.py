@@ -88,7 +88,7 @@ async def test_work_under_one_lease_and_its_renewal_do_not_wait_for_each_other(s
     scope = await scope_of(shared)
     owner = processor(shared, scope, "owner")
     epochs = await owner.tend()
-    async with asyncio.timeout(10), shared.transaction() as folding:
+    async with asyncio.timeout(60), shared.transaction() as folding:
         await guard(folding, scope, epochs)
         async with shared.transaction() as deciding:
             await guard(deciding, scope, epochs)

@@ -315,7 +315,7 @@ async def test_rows_that_another_claimant_is_taking_are_passed_over(shared: Data
     first, second = await decide(shared, intent(A), intent(B))
     async with shared.transaction() as connection:
         (mine,) = await claims.claim(connection, SCOPE, "one", limit=1, lease=LEASE)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             theirs = await claim(shared, "two")
     assert {mine.key, *keys_of(theirs)} == {first, second}
 

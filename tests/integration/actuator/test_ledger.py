@@ -46,7 +46,7 @@ async def store(acting: Acting, ledger: Ledger) -> None:
 
 async def stored(ledger: Ledger) -> None:
     storing = asyncio.create_task(ledger.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await ledger.is_empty.wait()
     storing.cancel()
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-_PATIENCE_SECONDS: Final = 5.0
+_PATIENCE_SECONDS: Final = 30.0
 _END_WITH_THE_PROCESS: Final = {"levelog watchdog"}
 
 
