@@ -98,9 +98,11 @@ WRITE_SEAMS: Final = [seam for seam in SEAMS if seam.side_effect is SideEffect.W
 @TIMEOUT
 @pytest.mark.parametrize(
     ("sandboxed", "seams"),
-    [(ROLES, SEAMS), (TOGETHER, SEAMS_TOGETHER)],
+    [
+        pytest.param(ROLES, SEAMS, id="apart"),
+        pytest.param(TOGETHER, SEAMS_TOGETHER, marks=pytest.mark.long, id="together"),
+    ],
     indirect=["sandboxed"],
-    ids=["apart", "together"],
 )
 async def test_a_process_killed_at_a_seam_goes_on_and_writes_nothing_twice(
     sandboxed: Running, seams: Sequence[Seam], subtests: pytest.Subtests

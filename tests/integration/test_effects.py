@@ -196,7 +196,7 @@ def away(_: Bill) -> str:
 
 
 @pytest.mark.parametrize("fails", [busy, away])
-@pytest.mark.parametrize("ends", [3, 1_000])
+@pytest.mark.parametrize("ends", [3, pytest.param(1_000, marks=pytest.mark.long)])
 def test_own_status_writes_leave_a_call_that_waits_its_key_and_its_pace(
     ends: int, fails: Callable[[Bill], str]
 ) -> None:

@@ -83,7 +83,7 @@ async def test_what_ends_it_is_raised_as_one_error(tmp_path: Path) -> None:
         await run(op, kubeconfig=str(tmp_path / "none.yaml"), data_dir=tmp_path / "data")
 
 
-@pytest.mark.parametrize("how", RUNS)
+@pytest.mark.parametrize("how", ["run", *(pytest.param(how, marks=pytest.mark.long) for how in ("cli", "operator"))])
 async def test_a_kopf_program_that_runs_itself_runs_here(sandbox: Sandbox, tmp_path: Path, how: str) -> None:
     imports, runs = RUNS[how]
     file = tmp_path / "teams.py"

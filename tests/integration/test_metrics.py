@@ -231,7 +231,7 @@ async def test_calls_of_effects_are_counted_by_what_came_of_them_and_are_no_writ
         assert (await scrape(running)).total("levelog_writes_total") == 0
 
 
-@pytest.mark.parametrize("handler", ["webs/audit", "webs/check"])
+@pytest.mark.parametrize("handler", ["webs/audit", pytest.param("webs/check", marks=pytest.mark.long)])
 async def test_calls_without_records_are_counted_by_handler_and_objects_that_wait_are_a_gauge(
     sandbox: Sandbox, levelog: Levelog, tmp_path: Path, handler: str
 ) -> None:

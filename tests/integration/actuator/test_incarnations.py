@@ -39,8 +39,15 @@ async def intent_for(acting: Acting, resource: str, verb: str, body: Any, option
     return acting.intent(verb, seen, body=body, options=options)
 
 
-@pytest.mark.parametrize("is_doubtful", [False, True])
-@pytest.mark.parametrize("is_made_anew", [False, True])
+@pytest.mark.parametrize(
+    ("is_doubtful", "is_made_anew"),
+    [
+        (False, True),
+        (True, False),
+        pytest.param(False, False, marks=pytest.mark.long),
+        pytest.param(True, True, marks=pytest.mark.long),
+    ],
+)
 async def test_invariant_11_what_was_deleted_stays_deleted_and_what_has_its_name_is_left_alone(
     acting: Acting, subtests: pytest.Subtests, is_doubtful: bool, is_made_anew: bool
 ) -> None:

@@ -52,7 +52,7 @@ async def test_no_more_calls_run_than_the_limit_and_the_next_begins_when_one_end
     assert (crowd.most, crowd.came) == (3, 12)
 
 
-@pytest.mark.parametrize("waiting", [100, 10_000])
+@pytest.mark.parametrize("waiting", [100, pytest.param(10_000, marks=pytest.mark.long)])
 async def test_a_handler_that_is_full_holds_up_no_other_however_many_of_its_calls_wait(
     on_either: Acting, waiting: int
 ) -> None:

@@ -29,8 +29,15 @@ def tries(retry, started, **_):
         assert len(one.told("tries")) == 2
 
 
-@pytest.mark.parametrize("stage", ["request", "answer"])
-@pytest.mark.parametrize("part", [b'"status"', b'"labels"'])
+@pytest.mark.parametrize(
+    ("stage", "part"),
+    [
+        ("request", b'"status"'),
+        ("answer", b'"labels"'),
+        pytest.param("request", b'"labels"', marks=pytest.mark.long),
+        pytest.param("answer", b'"status"', marks=pytest.mark.long),
+    ],
+)
 async def test_a_process_that_is_killed_at_its_patch_leaves_it_to_the_next_one_which_calls_no_function(
     tmp_path: Path, stage: Stage, part: bytes
 ) -> None:

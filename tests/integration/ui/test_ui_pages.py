@@ -10,6 +10,7 @@ import pytest
 
 from rigs.browser import ENTER, TAB, Browser
 from rigs.ports import free_port
+from rigs.run.examples import short_or_whole
 
 pytestmark = pytest.mark.xdist_group("ui")
 POD = "/o/pods/default/shop-1"
@@ -177,7 +178,8 @@ async def test_nobody_is_kept_out_by_a_page(shown: Any, browser: Opens, is_dark:
         await page.open(shown.url + POD)
         made = await page.script("document.querySelector('.why .decision a.what').getAttribute('href')")
         found: dict[str, list[str]] = {}
-        for path in ("/levels", POD, made, *(() if is_dark else ("/flow", "/fields", "/what-if", PAGES[-1]))):
+        others = () if is_dark else short_or_whole(("/flow",), ("/flow", "/fields", "/what-if", PAGES[-1]))
+        for path in ("/levels", POD, made, *others):
             await page.open(shown.url + path)
             found[path] = await page.barriers()
         assert not any(found.values()), found
@@ -192,6 +194,7 @@ async def test_a_dot_is_reached_by_keyboard(shown: Any, browser: Opens) -> None:
         assert len(await page.texts(".mark:target")) == 1
 
 
+@pytest.mark.long
 async def test_pages_that_were_left_keep_no_connection_and_one_that_is_returned_to_is_live(
     shown: Any, browser: Opens
 ) -> None:
