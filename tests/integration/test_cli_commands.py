@@ -28,7 +28,7 @@ async def recorded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["why", SHOP], 0, "webs/pods"),
+        param(["why", SHOP], 0, "webs/pods", marks=long),
         (["replay", str(WEBS_FILE)], 0, "SAME"),
         (["run", str(WEBS_FILE), "--kubeconfig", "none"], 2, "none"),
         param(["migrate"], 0, "is at revision", marks=long),
@@ -89,7 +89,7 @@ async def test_a_signal_ends_a_command_at_once_while_it_prints_definitions(tmp_p
     (tmp_path / "long.py").write_text("print('begun', flush=True)\nwhile True:\n    pass\n")
     with levelog.start("crd", "long.py") as running:
         await running.says("begun")
-        assert await running.stops(seconds=10) == 0
+        assert await running.stops() == 0
 
 
 CANARY = "canary5ecret"
