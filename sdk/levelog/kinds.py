@@ -38,7 +38,7 @@ class ServedKind(Struct, frozen=True, kw_only=True):
 
 
 class OpenSelector(Struct, frozen=True, kw_only=True):
-    """Stands for a handler of each kind that it `takes`."""
+    """Stands for a handler of each kind that it `takes`; it is an entry of `op.open_selectors`."""
 
     shown: str
     """For messages: `log_it is for EVERYTHING`."""
