@@ -80,7 +80,7 @@ class CallRegistry:
         """
         key, is_stacked = handler.adapter or handler.function, isinstance(handler, EdgeHandler)
         before = self._handlers.get(key)
-        if handler.holds:
+        if handler.holds_object:
             finalizer_of(self._operator)  # refused before anything is claimed
         is_again = isinstance(before, type(handler)) and before.name == handler.name
         if not is_again or (handler.adapter is None and not is_stacked):
@@ -130,7 +130,7 @@ class CallRegistry:
     def require_whole(self) -> None:
         """Refuse what only all handlers together show: any decorator may have the options. Raises OperatorError."""
         for resource, cls in self._released.items():
-            if holding := [each for each in self._waiting_of(resource) if each.holds]:
+            if holding := [each for each in self._waiting_of(resource) if each.holds_object]:
                 raise OperatorError(
                     f"op.remove_finalizer({cls.__name__}): {holding[0].name} needs the finalizer on these objects; "
                     "remove one of the two"
@@ -166,7 +166,7 @@ class CallRegistry:
         """Make the views of a class's handlers anew: all of them wait for the finalizer that one of them wants."""
         resource = cls.resource_type.group_resource
         waiting = self._waiting_of(resource)
-        holding = [each for each in waiting if each.holds]
+        holding = [each for each in waiting if each.holds_object]
         if holding:
             index = FinalizingIndex(holding[0].reader.cls, finalizer_of(self._operator), holding)
             self._indices[index.name] = index

@@ -81,7 +81,7 @@ class EdgeHandler(DecidedHandler):
             require_field(f"handler {self.name}", self.reader, keys_of(self.options.field))
 
     @property
-    def holds(self) -> bool:
+    def holds_object(self) -> bool:
         """Whether it handles the end before the object is gone."""
         return self.options.finalizer
 
@@ -103,7 +103,7 @@ class EdgeHandler(DecidedHandler):
         return None if self.is_yielding else super().writes
 
     @property
-    def counted(self) -> Sequence[str]:
+    def fingerprint_parts(self) -> Sequence[str]:
         """Its reasons and filters, and whose finalizer it waits for."""
         options, finalizing = self.options, self.beside.get(FINALIZING)
         filters = value_fingerprint((options.field, options.value, options.old, options.new, str(options.since)))
@@ -297,7 +297,7 @@ class EdgeHandler(DecidedHandler):
         made.fingerprint = digest(_CODE, self.name, "deleted", self.reader.fingerprint)
         return made
 
-    def asked(self, parent: Any, level: Level[Any], *, is_end: bool) -> Sequence[tuple[Edge, str]]:
+    def wanted_calls(self, parent: Any, level: Level[Any], *, is_end: bool) -> Sequence[tuple[Edge, str]]:
         """The call for the edge, or for the end of the object; one before it notes what may yet be deleted."""
         if is_held(level):
             return ()

@@ -129,7 +129,7 @@ class CalledHandler:
         return (self.name,)
 
     @property
-    def holds(self) -> bool:
+    def holds_object(self) -> bool:
         """Whether its objects stay until it has handled their end."""
         return False
 
@@ -249,7 +249,7 @@ class DecidedHandler(CalledHandler):
         return self.options.writes
 
     @property
-    def counted(self) -> Sequence[str]:
+    def fingerprint_parts(self) -> Sequence[str]:
         """What counts in the fingerprint of its view beside its objects."""
         return ()
 
@@ -257,7 +257,7 @@ class DecidedHandler(CalledHandler):
         """Which call is due for an object, against those that were made; `read` is what the view reads."""
         raise NotImplementedError
 
-    def asked(self, parent: Any, level: Level[Any], *, is_end: bool) -> Sequence[tuple[Any, str]]:
+    def wanted_calls(self, parent: Any, level: Level[Any], *, is_end: bool) -> Sequence[tuple[Any, str]]:
         """The calls that an object needs while its level drifts: requests and names; `is_end`: it is gone."""
         raise NotImplementedError
 
@@ -346,14 +346,14 @@ class DecidedHandler(CalledHandler):
         )
         made.is_made = True
         of_adapter = () if self.adapter is None else (value_fingerprint(self.adapter.code),)
-        made.fingerprint = digest(self.code, self.name, self.reader.fingerprint, *self.counted, *of_adapter)
+        made.fingerprint = digest(self.code, self.name, self.reader.fingerprint, *self.fingerprint_parts, *of_adapter)
         return made
 
     def writer(self, view: ViewHandler, effect: EffectHandler) -> ReconcileHandler:
         """The reconcile function of such a view, which asks for the calls."""
 
         async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
-            asked = self.asked(parent, level, is_end=view.is_of_deleted)
+            asked = self.wanted_calls(parent, level, is_end=view.is_of_deleted)
             return [call(effect.function, request, name=name) for request, name in asked]
 
         act.__annotations__["parent"] = self.hint

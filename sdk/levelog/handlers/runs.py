@@ -115,12 +115,12 @@ class DaemonHandler(DecidedHandler):
         return msgspec.convert(end.state or {}, CallResult).left is None
 
     @property
-    def holds(self) -> bool:
+    def holds_object(self) -> bool:
         """Whether its objects stay until the run has ended: those of an adapter do."""
         return self.waits_for_finalizer
 
     @property
-    def counted(self) -> Sequence[str]:
+    def fingerprint_parts(self) -> Sequence[str]:
         """Whose finalizer it waits for."""
         return (self.beside[FINALIZING].fingerprint,) if FINALIZING in self.beside else ()
 
@@ -137,7 +137,7 @@ class DaemonHandler(DecidedHandler):
             level.reason = "waits for its finalizer to be put on"
         return level
 
-    def asked(self, parent: Any, level: Level[Any], *, is_end: bool) -> Sequence[tuple[Run, str]]:  # noqa: ARG002 - only a run is asked for
+    def wanted_calls(self, parent: Any, level: Level[Any], *, is_end: bool) -> Sequence[tuple[Run, str]]:  # noqa: ARG002 - only a run is asked for
         """The run."""
         return () if level.reason else ((Run(number=level.desired), ""),)
 

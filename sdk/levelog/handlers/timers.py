@@ -82,7 +82,7 @@ class TimerHandler(DecidedHandler):
         return {"now": datetime, **super().reads}
 
     @property
-    def counted(self) -> Sequence[str]:
+    def fingerprint_parts(self) -> Sequence[str]:
         """Its schedule."""
         return (
             value_fingerprint(tuple(str(each) for each in (self.every, self.initial_delay, self.idle, self.sharp))),
@@ -117,7 +117,7 @@ class TimerHandler(DecidedHandler):
             return Level(desired=last, actual=last, recheck_at=due)
         return Level(desired=due, actual=last, recheck_at=due + self.every)  # also if it gives up
 
-    def asked(self, parent: Any, level: Level[Any], *, is_end: bool) -> Sequence[tuple[Tick, str]]:  # noqa: ARG002 - it has none
+    def wanted_calls(self, parent: Any, level: Level[Any], *, is_end: bool) -> Sequence[tuple[Tick, str]]:  # noqa: ARG002 - it has none
         """The call that is due, or what is noted of the object."""
         if level.reason and not level.is_asked_for:
             return ()
