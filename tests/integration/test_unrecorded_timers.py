@@ -10,27 +10,27 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from sqlalchemy import Table, select
 
 from levelog import Operator
 from levelog.calls import caller
 from levelog.handlers.timers import moment
 from levelog.testing import Simulation
-from levelog_base.errors import ConfigurationError, Unavailable
-from levelog_base.wire.objects import Application
+from levelog_base.errors import Unavailable
+from levelog_base.wire.objects import Application, Cluster
 from levelog_base.wire.records import ObjectDeleted, ObjectSeen
-from levelog_history.why import Looking, Question
 from levelog_processors.deliver.timers import BATCH, Timers
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_processors.tables import SqlTables
+from levelog_store.connect.database import Database
 from levelog_store.fold.levelwrites import retry_levels
 from levelog_store.look.overview import read_level_lines
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import Scope
 from levelog_store.tables import call_positions, decisions, intents, levels, wakeups
 from rigs.kinds import web as shop
-from rigs.nats import NatsServer
-from rigs.processing import CLUSTER, PARTITIONS, Processing
 from rigs.typed import Web
 from rigs.waiting import until
 from rigs.webs import NOON, deleted, logged, web
@@ -82,45 +82,51 @@ def made(name: str, seconds: float = 0, *, version: int = 1, **fields: Any) -> O
 class Ticking:
     """Timers in a time of their own, on real tables that are folded beside them."""
 
-    def __init__(self, stack: Processing) -> None:
-        self.stack = stack
+    def __init__(self, database: Database, patience: timedelta | None) -> None:
+        self.database = database
         self.now = NOON
+        self.scope: Scope
         self.timers: Timers
         self.epochs: Mapping[int, int] = {}
         self.engine: Engine
+        self._patience = patience
+        self._program: Program
         self._sequence = 0
 
-    async def begin(self, patience: timedelta | None = None) -> None:
+    async def deploy(self, op: Operator) -> None:
+        """Begin with this code, or go on with it."""
+        self._program = program = Program([op])
+        scope = await open_scope(
+            self.database,
+            cluster=Cluster("cluster"),
+            application=Application("webs"),
+            partitions=4,
+            stream_created="stream",
+            fingerprint=program.fingerprint,
+            code=program.handlers,
+        )
+        self.scope = replace(scope, owner="one")
+        await self.begin()
+
+    async def begin(self) -> None:
         """Take the partitions, as a process that starts: what was in memory is gone."""
         await self.end()
-        scope = replace(self.stack.scope, owner="one")
-        self.epochs = await Leases(self.stack.database, scope, owner="one", duration=timedelta(days=1)).tend()
-        engine = self.engine = Engine(SqlTables(self.stack.database, scope), self.stack.program, patience=None)
-        await engine.load(self.epochs)
-        options = {"clock": lambda: self.now, "patience": patience}
-        self.timers = Timers(self.stack.database, scope, self.stack.program, engine.whole, **options)
+        self.epochs = await Leases(self.database, self.scope, owner="one", duration=timedelta(days=1)).tend()
+        self.engine = Engine(SqlTables(self.database, self.scope), self._program, patience=None)
+        await self.engine.load(self.epochs)
+        options = {"clock": lambda: self.now, "patience": self._patience}
+        self.timers = Timers(self.database, self.scope, self._program, self.engine.whole, **options)
         await self.timers.hold(self.epochs)
-
-    async def deploy(self, op: Operator) -> None:
-        """Go on with other code."""
-        stack = self.stack
-        stack.program = Program([op])
-        stack.scope = await open_scope(
-            stack.database,
-            cluster=CLUSTER,
-            application=Application("webs"),
-            partitions=PARTITIONS,
-            stream_created=stack.stream.identity.created,
-            fingerprint=stack.program.fingerprint,
-            code=stack.program.handlers,
-        )
-        await self.begin()
 
     async def end(self) -> None:
         """End what runs, as a crash does."""
         if self.epochs:
             await self.timers.close()
             await self.engine.close()
+
+    async def rows(self, table: Table) -> list[dict[str, Any]]:
+        async with self.database.reading() as connection:
+            return [dict(row) for row in (await connection.execute(select(table))).mappings()]
 
     async def tell(self, *records: ObjectSeen | ObjectDeleted) -> None:
         """Fold records."""
@@ -148,14 +154,12 @@ class Ticking:
 
 
 @asynccontextmanager
-async def ticking(
-    nats_server: NatsServer, url: str, called: Called, patience: timedelta | None = None
-) -> AsyncGenerator[Ticking]:
+async def ticking(database_url: str, called: Called, patience: timedelta | None = None) -> AsyncGenerator[Ticking]:
     """Timers that have begun."""
-    async with Processing(nats_server.url, url, [called.op]) as stack:
-        rig = Ticking(stack)
+    async with await Database.open(database_url) as database:
+        rig = Ticking(database, patience)
         try:
-            await rig.begin(patience)
+            await rig.deploy(called.op)
             yield rig
         finally:
             await rig.end()
@@ -165,11 +169,9 @@ def seconds(*numbers: float) -> list[timedelta]:
     return [timedelta(seconds=each) for each in numbers]
 
 
-async def test_each_object_is_called_at_multiples_after_its_creation_and_nothing_is_recorded(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_each_object_is_called_at_multiples_after_its_creation_and_nothing_is_recorded(database_url: str) -> None:
     called = Called(initial_delay=timedelta(seconds=5))
-    async with ticking(nats_server, database_url, called) as rig:
+    async with ticking(database_url, called) as rig:
         await rig.tell(made("a"), made("b", 20))
         await rig.pass_to(130)
         await rig.tell(made("c", 120))
@@ -178,16 +180,14 @@ async def test_each_object_is_called_at_multiples_after_its_creation_and_nothing
         assert called.of("b") == seconds(25, 85, 145)
         assert called.of("c") == seconds(125, 185)
         assert len(set(called.keys)) == len(called.keys)
-        assert not await rig.stack.rows(decisions)
-        assert not await rig.stack.rows(intents)
-        assert {moment(row["position"]) - NOON for row in await rig.stack.rows(call_positions)} == {185 * SECOND}
+        assert not await rig.rows(decisions)
+        assert not await rig.rows(intents)
+        assert {moment(row["position"]) - NOON for row in await rig.rows(call_positions)} == {185 * SECOND}
 
 
-async def test_what_was_missed_is_called_once_and_a_restart_does_not_begin_anew(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_what_was_missed_is_called_once_and_a_restart_does_not_begin_anew(database_url: str) -> None:
     called = Called()
-    async with ticking(nats_server, database_url, called) as rig:
+    async with ticking(database_url, called) as rig:
         await rig.tell(made("a"), made("b", 30))
         await rig.pass_to(100)
         rig.now = NOON + timedelta(seconds=110)
@@ -204,11 +204,9 @@ async def test_what_was_missed_is_called_once_and_a_restart_does_not_begin_anew(
         assert called.of("new") == seconds(990, 1050)
 
 
-async def test_a_restart_goes_on_at_once_after_the_clock_was_set_back(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_a_restart_goes_on_at_once_after_the_clock_was_set_back(database_url: str) -> None:
     called = Called()
-    async with ticking(nats_server, database_url, called) as rig:
+    async with ticking(database_url, called) as rig:
         await rig.tell(made("a"))
         await rig.pass_to(3600)
         called.calls.clear()
@@ -218,9 +216,9 @@ async def test_a_restart_goes_on_at_once_after_the_clock_was_set_back(
         assert called.of("a") == seconds(120, 180)
 
 
-async def test_a_clock_that_is_set_back_holds_no_call_up(nats_server: NatsServer, database_url: str) -> None:
+async def test_a_clock_that_is_set_back_holds_no_call_up(database_url: str) -> None:
     called = Called()
-    async with ticking(nats_server, database_url, called) as rig:
+    async with ticking(database_url, called) as rig:
         await rig.tell(made("a"), made("b"))
         rig.now = NOON + timedelta(days=30)
         called.failing["b"] = ValueError("busy")
@@ -235,10 +233,10 @@ async def test_a_clock_that_is_set_back_holds_no_call_up(nats_server: NatsServer
 
 
 async def test_an_object_that_was_created_by_a_clock_that_was_ahead_is_called_for_within_every(
-    nats_server: NatsServer, database_url: str
+    database_url: str,
 ) -> None:
     called, ahead = Called(backoff=timedelta(seconds=25)), timedelta(days=30).total_seconds() + 10
-    async with ticking(nats_server, database_url, called) as rig:
+    async with ticking(database_url, called) as rig:
         await rig.tell(made("a", ahead))
         await rig.pass_to(150)
         assert called.of("a") == seconds(10, 70, 130)
@@ -250,11 +248,9 @@ async def test_an_object_that_was_created_by_a_clock_that_was_ahead_is_called_fo
         assert called.of("a") == seconds(10, 70, 130, 190), "the call that failed was made again"
 
 
-async def test_a_held_call_that_is_tried_again_just_as_the_next_one_is_due_is_not_made_twice(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_a_held_call_that_is_tried_again_just_as_the_next_one_is_due_is_not_made_twice(database_url: str) -> None:
     called = Called(backoff=MINUTE)
-    async with ticking(nats_server, database_url, called) as rig:
+    async with ticking(database_url, called) as rig:
         await rig.tell(made("a"))
         called.failing["a"] = ValueError("busy")
         await rig.step()
@@ -269,7 +265,7 @@ async def test_a_held_call_that_is_tried_again_just_as_the_next_one_is_due_is_no
 
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_invariant_17_a_function_that_goes_on_while_leases_change_is_not_called_beside_itself(
-    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch, is_async: bool
+    database_url: str, monkeypatch: pytest.MonkeyPatch, is_async: bool
 ) -> None:
     monkeypatch.setattr(caller, "CANCELLATION_TIME", timedelta(milliseconds=20))
     called, release, released = Called(), threading.Event(), asyncio.Event()
@@ -297,7 +293,7 @@ async def test_invariant_17_a_function_that_goes_on_while_leases_change_is_not_c
         end(web)
 
     timer(tick_async if is_async else tick)
-    async with ticking(nats_server, database_url, called, patience=timedelta(milliseconds=20)) as rig:
+    async with ticking(database_url, called, patience=timedelta(milliseconds=20)) as rig:
         await rig.tell(made("a"))
         rig.now = NOON + SECOND
         try:
@@ -318,11 +314,9 @@ async def test_invariant_17_a_function_that_goes_on_while_leases_change_is_not_c
         assert called.most == 1
 
 
-async def test_a_new_timer_begins_with_the_next_multiple_of_each_object_that_was_there(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_a_new_timer_begins_with_the_next_multiple_of_each_object_that_was_there(database_url: str) -> None:
     called = Called()
-    async with ticking(nats_server, database_url, called) as rig:
+    async with ticking(database_url, called) as rig:
         await rig.tell(made("old", -1000), made("new", 3))  # listed first once it runs
         await rig.pass_to(70)
         assert (called.of("old"), called.of("new")) == (seconds(20), seconds(3, 63))
@@ -333,7 +327,7 @@ async def test_a_new_timer_begins_with_the_next_multiple_of_each_object_that_was
         await rig.deploy(other.op)
         await rig.pass_to(210)
         assert other.of("old") == seconds(100, 200)  # the name is the same: it goes on from its position
-        assert [row["parent"] for row in await rig.stack.rows(levels)] == [NAME]
+        assert [row["parent"] for row in await rig.rows(levels)] == [NAME]
         await rig.tell(deleted(bad, 3))
         third = Operator("webs")
         names: list[str] = []
@@ -344,17 +338,17 @@ async def test_a_new_timer_begins_with_the_next_multiple_of_each_object_that_was
 
         rig.now = NOON + timedelta(seconds=290)
         await rig.deploy(third)
-        assert not await rig.stack.rows(levels)
+        assert not await rig.rows(levels)
         await rig.pass_to(310)
         assert names == ["old 300", "new 303"]
-        assert {row["handler"] for row in await rig.stack.rows(call_positions)} == {"webs/renamed"}
+        assert {row["handler"] for row in await rig.rows(call_positions)} == {"webs/renamed"}
 
 
 async def test_a_crash_repeats_the_calls_since_the_last_round_that_was_stored_with_the_same_key(
-    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
+    database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = Called()
-    async with ticking(nats_server, database_url, called) as rig:
+    async with ticking(database_url, called) as rig:
         await rig.tell(made("a"), made("b", 10))
         await rig.pass_to(30)
 
@@ -372,10 +366,10 @@ async def test_a_crash_repeats_the_calls_since_the_last_round_that_was_stored_wi
 
 
 async def test_a_crash_repeats_the_first_call_of_an_object_that_was_seen_after_its_time_was_stored(
-    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
+    database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = Called()
-    async with ticking(nats_server, database_url, called) as rig:
+    async with ticking(database_url, called) as rig:
         await rig.tell(made("a", 10))
         await rig.pass_to(10.4)
         await rig.tell(made("late", 10))  # times of creation are whole seconds
@@ -395,32 +389,22 @@ async def test_a_crash_repeats_the_first_call_of_an_object_that_was_seen_after_i
         await rig.begin()
         await rig.pass_to(75)
         assert called.of("late") == called.of("a") == seconds(10, 70)
-        assert not await rig.stack.rows(levels)
+        assert not await rig.rows(levels)
 
 
-async def test_a_call_that_fails_is_shown_and_tried_again_until_the_next_one_is_due(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_a_call_that_fails_is_shown_and_tried_again_until_the_next_one_is_due(database_url: str) -> None:
     called = Called(backoff=timedelta(seconds=25))
     called.failing["bad"] = ValueError("poison")
-    async with ticking(nats_server, database_url, called) as rig:
+    async with ticking(database_url, called) as rig:
         await rig.tell(made("bad"), made("good"))
         await rig.pass_to(40)
         assert called.of("good") == seconds(0)
-        async with rig.stack.database.reading() as connection:
-            [line] = await read_level_lines(connection, rig.stack.scope, view="tick")
+        async with rig.database.reading() as connection:
+            [line] = await read_level_lines(connection, rig.scope, view="tick")
         assert (line.parent, line.status) == (NAME, "failed")
-        looking = Looking(rig.stack.stream, rig.stack.database, [rig.stack.scope])
-        with pytest.raises(ConfigurationError) as refusal:
-            await looking.levels(Question(name=NAME))
         reason, _, tried = line.reason.partition("; ")
         assert reason == "timer tick: ValueError: poison (the call that was due at 2026-01-01 12:00:00 UTC)"
         assert re.fullmatch(r"tried 2 times since .* UTC, the next time at .* UTC", tried)
-        assert f"calls of webs/tick leave no decisions; the last one is failed: {line.told_reason}" in str(
-            refusal.value
-        )
-        with pytest.raises(ConfigurationError, match="or written to it: `levelog levels` shows what is decided on"):
-            await looking.levels(Question(name=NAME.replace("bad", "good")))
         await rig.begin()  # who starts tries it at once
         await rig.pass_to(80)
         assert called.of("good") == seconds(0, 60)
@@ -428,16 +412,14 @@ async def test_a_call_that_fails_is_shown_and_tried_again_until_the_next_one_is_
         called.failing.clear()
         await rig.pass_to(110)
         assert called.of("bad") == seconds(60)
-        assert not await rig.stack.rows(levels)
+        assert not await rig.rows(levels)
         await rig.pass_to(130)
         assert called.of("bad") == seconds(60, 120)
 
 
-async def test_filters_are_asked_at_the_call_and_what_is_deleted_is_not_called(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_filters_are_asked_at_the_call_and_what_is_deleted_is_not_called(database_url: str) -> None:
     called = Called(labels={"on": "yes"}, when=lambda web: web.spec.replicas > 1)
-    async with ticking(nats_server, database_url, called) as rig:
+    async with ticking(database_url, called) as rig:
         on, off = {"on": "yes"}, {"on": "no"}
         await rig.tell(made("a", replicas=2, labels=off), made("b", replicas=1, labels=on))
         gone = made("gone", replicas=2, labels=on)
@@ -457,18 +439,18 @@ async def test_filters_are_asked_at_the_call_and_what_is_deleted_is_not_called(
 
 
 async def test_a_slow_function_holds_up_no_other_object_and_is_called_once_for_what_it_missed(
-    nats_server: NatsServer, database_url: str
+    database_url: str,
 ) -> None:
     called = Called()
     called.hanging["bad"] = asyncio.Event()
-    async with ticking(nats_server, database_url, called, timedelta(milliseconds=10)) as rig:
+    async with ticking(database_url, called, timedelta(milliseconds=10)) as rig:
         await rig.tell(made("bad"), made("good"))
         for now in (0, 60, 120, 130):
             await rig.pass_to(now)
         assert called.of("good") == seconds(0, 60, 120)
         assert (called.running, called.most) == (1, 2)
-        async with rig.stack.database.reading() as connection:
-            [line] = await read_level_lines(connection, rig.stack.scope)
+        async with rig.database.reading() as connection:
+            [line] = await read_level_lines(connection, rig.scope)
         assert line.status == "settling"
         assert line.reason == "is being called (the call that was due at 2026-01-01 12:00:00 UTC)"
         called.hanging.pop("bad").set()
@@ -476,18 +458,18 @@ async def test_a_slow_function_holds_up_no_other_object_and_is_called_once_for_w
 
         async def is_over() -> bool:
             await rig.step()
-            return not await rig.stack.rows(levels)
+            return not await rig.rows(levels)
 
         await until(is_over, "its calls")
         assert called.of("bad") == seconds(0, 120)
         assert called.most == 2
-        assert not await rig.stack.rows(levels)
+        assert not await rig.rows(levels)
 
 
-async def test_no_more_calls_run_at_a_time_than_its_limit(nats_server: NatsServer, database_url: str) -> None:
+async def test_no_more_calls_run_at_a_time_than_its_limit(database_url: str) -> None:
     called = Called(max_concurrency=2)
     release = asyncio.Event()
-    async with ticking(nats_server, database_url, called, timedelta(milliseconds=10)) as rig:
+    async with ticking(database_url, called, timedelta(milliseconds=10)) as rig:
         called.hanging = {f"web-{number}": release for number in range(5)}
         await rig.tell(*(made(name) for name in called.hanging))
         await rig.step()
@@ -496,19 +478,17 @@ async def test_no_more_calls_run_at_a_time_than_its_limit(nats_server: NatsServe
 
         async def is_over() -> bool:
             await rig.step()
-            return not await rig.stack.rows(levels)
+            return not await rig.rows(levels)
 
         await until(is_over, "all calls")
         assert len(called.calls) == 5
         assert called.most == 2
 
 
-async def test_after_a_while_without_it_all_objects_are_called_in_one_round(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_after_a_while_without_it_all_objects_are_called_in_one_round(database_url: str) -> None:
     called = Called()
     count = 2 * BATCH + 10
-    async with ticking(nats_server, database_url, called) as rig:
+    async with ticking(database_url, called) as rig:
         await rig.tell(*(made(f"web-{number}", number % 60) for number in range(count)))
         rig.now = NOON + timedelta(seconds=1000)
         await rig.step()
@@ -516,22 +496,20 @@ async def test_after_a_while_without_it_all_objects_are_called_in_one_round(
         assert min(due for _, due in called.calls) > rig.now - MINUTE
 
 
-async def test_a_call_that_is_asked_for_is_told_of_once_and_made_after_the_one_that_runs(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_a_call_that_is_asked_for_is_told_of_once_and_made_after_the_one_that_runs(database_url: str) -> None:
     called = Called(backoff=timedelta(hours=1))
     called.failing["bad"] = ValueError("poison")
-    async with ticking(nats_server, database_url, called, timedelta(milliseconds=10)) as rig:
+    async with ticking(database_url, called, timedelta(milliseconds=10)) as rig:
         await rig.tell(made("bad"))
         await rig.step()
         asked = [("webs/tick", NAME)]
-        await retry_levels(rig.stack.database, rig.stack.scope, asked)
+        await retry_levels(rig.database, rig.scope, asked)
         await rig.engine.load(rig.epochs)  # as if the calls were taken up before it was asked for
         assert set(await rig.engine.notice()) == set(asked)
         assert not await rig.engine.notice()
         await rig.engine.flush()
-        assert not await rig.stack.rows(wakeups)
-        await retry_levels(rig.stack.database, rig.stack.scope, asked)
+        assert not await rig.rows(wakeups)
+        await retry_levels(rig.database, rig.scope, asked)
         await rig.engine.load(rig.epochs)
         assert set(await rig.engine.notice()) == set(asked), "it was asked for while the tables were read"
         assert not rig.engine.state.levels
@@ -543,7 +521,7 @@ async def test_a_call_that_is_asked_for_is_told_of_once_and_made_after_the_one_t
 
         async def has_failed() -> bool:
             await rig.timers.step()
-            return [row["attempts"] for row in await rig.stack.rows(levels)] == [3]
+            return [row["attempts"] for row in await rig.rows(levels)] == [3]
 
         await until(has_failed, "the one that was asked for while another ran")
         await rig.timers.step()
