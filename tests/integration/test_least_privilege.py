@@ -133,7 +133,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-from levelog import Call, External, GiveUp, Index, Intent, Level, Objects, Operator, Resource, call
+from levelog import Call, External, GiveUp, Index, Intent, Level, LiveIndex, Objects, Operator, Resource, call
+from levelog.daemons import Daemon
 
 op = Operator("pages")
 
@@ -170,6 +171,19 @@ def tell(web: Web, level: Level[str | None]) -> Iterator[Intent]:
         yield call(page, level.desired)
 
 
+@op.index
+def names(web: Web) -> dict[str, str]:
+    return {web.metadata.namespace: web.metadata.name}
+
+
+@op.daemon
+async def follow(web: Web, daemon: Daemon[Web, list[str]], names: LiveIndex[str, str]) -> None:
+    await daemon.level(told).until(lambda level: level.status == "in_sync")
+    await daemon.save(list(await names.get("default")))
+    Path("followed").write_text(str(daemon.state))
+    await daemon.stopped()
+
+
 @op.on.event(backoff=timedelta(hours=1))
 async def audit(web: Web) -> None:
     if not Path("answers").exists():
@@ -177,82 +191,33 @@ async def audit(web: Web) -> None:
 """
 
 
-async def test_sources_effects_and_retries_work_with_the_rights_that_are_documented(
+async def test_sources_calls_of_each_kind_and_retries_work_with_the_rights_that_are_documented(
     private_postgres: PostgresServer, tmp_path: Path
 ) -> None:
     operator = tmp_path / "pages.py"
     operator.write_text(PAGES)
     (tmp_path / "number").write_text("112")
     async with granted(private_postgres, tmp_path, operator, "pages") as stack:
-        levelog = stack.levelog
         stack.sandbox.user.create(shop())
         stack.start_all()
 
-        async def is_failed() -> bool:
-            stack.check()
-            return [one["status"] for one in await levelog.levels()] == ["failed", "failed"]
+        async def come_to(**statuses: tuple[str, int]) -> None:
+            async def have_come() -> bool:
+                stack.check()
+                found = {one["view"]: (one["status"], one["round"]) for one in await stack.levelog.levels()}
+                return found == {f"pages/{view}": told for view, told in statuses.items()}
 
-        await until(is_failed, "an effect that gave up, and a record that failed", seconds=90, pause=0.25)
+            await until(have_come, f"{statuses}", seconds=90, pause=0.25)
+
+        await come_to(told=("failed", 1), audit=("failed", 0), follow=("settling", 1))
         (tmp_path / "answers").touch()
-        retried = await levelog.ends("retry", "--all-failed", env=stack.settings("retry", "retrier"))
+        retried = await stack.levelog.ends("retry", "--all-failed", env=stack.settings("retry", "retrier"))
         assert (retried.status, retried.stderr) == (0, ""), retried
-        await levelog.in_sync(rounds=2)
-        (tmp_path / "number").write_text("911")
-        await levelog.in_sync(rounds=3)
-
-
-FOLLOWS = """
-from pathlib import Path
-
-from levelog import Level, LiveIndex, Operator, Resource
-from levelog.daemons import Daemon
-
-op = Operator("follows")
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
-
-
-@op.index
-def names(web: Web) -> dict[str, str]:
-    return {web.metadata.namespace: web.metadata.name}
-
-
-@op.view
-def named(web: Web) -> Level[str]:
-    return Level(web.metadata.name, web.metadata.name)
-
-
-@op.daemon
-async def follow(web: Web, daemon: Daemon[Web, list[str]], names: LiveIndex[str, str]) -> None:
-    await daemon.level(named).until(lambda level: level.status == "in_sync")
-    await daemon.save(list(await names.get("default")))
-    Path("followed").write_text(str(daemon.state))
-    await daemon.stopped()
-
-
-@op.on.event
-def hear(web: Web) -> None:
-    Path("heard").touch()
-"""
-
-
-async def test_daemons_and_handlers_of_records_work_with_the_rights_that_are_documented(
-    private_postgres: PostgresServer, tmp_path: Path
-) -> None:
-    operator = tmp_path / "follows.py"
-    operator.write_text(FOLLOWS)
-    async with granted(private_postgres, tmp_path, operator, "follows") as stack:
-        stack.sandbox.user.create(shop())
-        stack.start_all()
-
-        async def is_followed() -> bool:
-            stack.check()
-            return all((tmp_path / name).exists() for name in ("followed", "heard"))
-
-        await until(is_followed, "a daemon that keeps its state, and a record handler", seconds=60)
+        await come_to(told=("in_sync", 2), follow=("settling", 1))
+        await until((tmp_path / "followed").exists, "a daemon that waited for the level and keeps its state")
         assert (tmp_path / "followed").read_text() == "['shop']"
+        (tmp_path / "number").write_text("911")
+        await come_to(told=("in_sync", 3), follow=("settling", 1))
 
 
 @pytest_asyncio.fixture
