@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-import pytest
 import pytest_asyncio
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,59 +14,40 @@ from rigs.probing import ANYWHERE, Listener
 from rigs.waiting import until
 
 VIEW: Final = "webs/pods"
-PAGING: Final = """
+CALLING: Final = """
 from collections.abc import Iterator
-
-from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Struct, call
-
-op = Operator("paging")
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
-
-class Alarm(Struct):
-    text: str
-
-calls = []
-
-@op.effect
-def page(request: Alarm) -> None:
-    if request.text == "never":
-        raise GiveUp("no page for it")
-    calls.append(request)
-    if len(calls) == 1:
-        raise ConnectionError("busy")
-
-@op.view
-def paged(web: Web, page: Index[str, Call[Alarm, None]]) -> Level[bool]:
-    return Level(desired=True, actual=web.metadata.uid in page)
-
-@op.reconcile(paged)
-def tell(web: Web) -> Iterator[Intent]:
-    yield call(page, Alarm("is there"))
-    yield call(page, Alarm("never"), name="never")
-"""
-AUDIT: Final = """
 from datetime import timedelta
 from pathlib import Path
 
-from levelog import GiveUp, Operator, Resource
+from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, call
 
 op = Operator("webs")
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     pass
 
+@op.effect
+def page(request: str) -> None:
+    if request == "never":
+        raise GiveUp("no page for it")
+    if request == "later" and not Path("ledger").exists():
+        raise ConnectionError("the ledger is closed")
+
 @op.on.event
 async def audit(web: Web) -> None:
-    if web.metadata.name == "never":
-        raise GiveUp("no page for it")
-    if web.metadata.name == "later" and not Path("ledger").exists():
-        raise ConnectionError("the ledger is closed")
+    page(web.metadata.name)
 
 @op.timer(every=timedelta(days=1), recorded=False)
 async def check(web: Web) -> None:
-    await audit(web)
+    page(web.metadata.name)
+
+@op.view
+def paged(web: Web, page: Index[str, Call[str, None]]) -> Level[bool]:
+    return Level(desired=True, actual=web.metadata.uid in page)
+
+@op.reconcile(paged)
+def tell(web: Web) -> Iterator[Intent]:
+    yield call(page, web.metadata.name)
 """
 KNOWN: Final = {
     "controller_runtime_reconcile_total": {"controller", "result"},
@@ -214,53 +194,40 @@ async def test_what_is_refused_is_an_error_and_nothing_that_somebody_undid(sandb
     assert scraped.value("levelog_decisions_total", view=VIEW) > 1
 
 
-async def test_calls_of_effects_are_counted_by_what_came_of_them_and_are_no_writes(
+async def test_calls_of_each_kind_are_counted_by_what_came_of_them_and_objects_that_wait_are_a_gauge(
     sandbox: Sandbox, levelog: Levelog, tmp_path: Path
 ) -> None:
-    (tmp_path / "paging.py").write_text(PAGING)
-    with levelog.start("run", "paging.py", *ANYWHERE) as running:
-        await (await Listener.of(running)).is_ready()
-        sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    (tmp_path / "calling.py").write_text(CALLING)
+    functions, outcomes = ("webs/audit", "webs/check", "webs/page"), ("returned", "failed", "given_up")
 
-        async def are_counted() -> bool:
-            scraped, outcomes = await scrape(running), ("returned", "failed", "given_up")
-            found = [scraped.total("levelog_calls_total", function="paging/page", outcome=each) for each in outcomes]
-            return found == [1, 1, 1]
-
-        await until(are_counted, "a call that failed first, and one that is given up")
-        assert (await scrape(running)).total("levelog_writes_total") == 0
-
-
-@pytest.mark.parametrize("handler", ["webs/audit", pytest.param("webs/check", marks=pytest.mark.long)])
-async def test_calls_without_records_are_counted_by_handler_and_objects_that_wait_are_a_gauge(
-    sandbox: Sandbox, levelog: Levelog, tmp_path: Path, handler: str
-) -> None:
-    (tmp_path / "audit.py").write_text(AUDIT)
-
-    async def counted() -> tuple[dict[str, float], float]:
-        scraped = await scrape(audited)
-        outcomes = ("returned", "failed", "given_up")
-        calls = {each: scraped.value("levelog_calls_total", function=handler, outcome=each) for each in outcomes}
-        return calls, scraped.value("levelog_levels", view=handler, status="failed")
+    async def counted() -> tuple[list[dict[str, float]], list[float]]:
+        scraped = await scrape(calling)
+        calls = [
+            {each: scraped.total("levelog_calls_total", function=function, outcome=each) for each in outcomes}
+            for function in functions
+        ]
+        return calls, [scraped.total("levelog_levels", view=view, status="failed") for view in functions[:2]]
 
     async def is_held() -> bool:
         calls, held = await counted()
-        return calls["failed"] >= 1 and (calls["returned"], calls["given_up"], held) == (1, 1, 1)
+        found = [(each["returned"], each["failed"] >= 1, each["given_up"]) for each in calls]
+        return (found, held) == ([(1, True, 1)] * 3, [1, 1])
 
     async def is_through() -> bool:
         calls, held = await counted()
-        return (calls["returned"], calls["given_up"], held) == (2, 1, 0)
+        return ([(each["returned"], each["given_up"]) for each in calls], held) == ([(2, 1)] * 3, [0, 0])
 
-    with levelog.start("run", "audit.py", *ANYWHERE) as audited:
-        await (await Listener.of(audited)).is_ready()
-        assert await counted() == ({"returned": 0, "failed": 0, "given_up": 0}, 0)
+    with levelog.start("run", "calling.py", *ANYWHERE) as calling:
+        await (await Listener.of(calling)).is_ready()
+        assert await counted() == ([dict.fromkeys(outcomes, 0)] * 3, [0, 0])
         for name in ("never", "later", "now"):
             shop = yaml.safe_load((WEBS / "shop.yaml").read_text())
             shop["metadata"]["name"] = name
             sandbox.user.create(shop)
-        await until(is_held, "one call made, one passed by and one held", pause=0.2)
+        await until(is_held, "of each kind one call made, one given up and one held", pause=0.2)
         (tmp_path / "ledger").touch()
         await until(is_through, "nothing held", pause=0.2)
+        assert (await scrape(calling)).total("levelog_writes_total") == 0
 
 
 async def test_a_scrape_is_answered_in_the_form_that_it_asks_for_and_another_path_names_those_that_there_are(
