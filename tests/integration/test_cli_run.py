@@ -142,20 +142,6 @@ async def test_invariant_14_a_handler_that_closes_stdout_and_stderr_ends_nothing
         assert await running.stops() == 0
 
 
-async def test_a_dry_run_says_what_would_be_written_and_leaves_it_to_a_run(sandbox: Sandbox, levelog: Levelog) -> None:
-    with levelog.start("run", WEBS_FILE, "--dry-run") as dry:
-        await dry.says("dry run: nothing is written")
-        for name in ("shop-0", "shop-1", "shop-2"):
-            await dry.says(f"dry run: apply pods/default/{name} would be written: it is not there yet")
-        assert {level["status"] for level in await levelog.levels()} == {"settling"}
-        assert await dry.stops() == 0
-    assert pods(sandbox) == []
-    assert sandbox.user.list("pods") == []
-    with levelog.start("run", WEBS_FILE):
-        await levelog.in_sync()
-        assert pods(sandbox) == ["shop-0", "shop-1", "shop-2"]
-
-
 UNRECORDED = """
 from datetime import timedelta
 from pathlib import Path
@@ -175,7 +161,7 @@ def noted(web: Web) -> None:
 """
 
 
-async def test_a_dry_run_calls_nothing_that_leaves_no_records_and_the_next_run_makes_up_for_it(
+async def test_a_dry_run_says_what_would_be_written_and_calls_nothing_and_leaves_both_to_a_run(
     sandbox: Sandbox, levelog: Levelog
 ) -> None:
     shutil.copy(WEBS_FILE, levelog.folder)
@@ -186,16 +172,21 @@ async def test_a_dry_run_calls_nothing_that_leaves_no_records_and_the_next_run_m
         return told.exists() and set(told.read_text().split()) == {"noted", "probe"}
 
     with levelog.start("run", "telling.py", "--dry-run") as dry:
-        await dry.says("dry run: apply pods/default/shop-0 would be written")
+        await dry.says("dry run: nothing is written")
+        for name in ("shop-0", "shop-1", "shop-2"):
+            await dry.says(f"dry run: apply pods/default/{name} would be written: it is not there yet")
         due_at = datetime.now(UTC) + timedelta(seconds=2)
         await until(lambda: datetime.now(UTC) > due_at, "two calls of the timer are due")
-        assert not told.exists()
         await dry.says("dry run: not called: webs/noted, webs/probe")
+        assert {level["status"] for level in await levelog.levels()} == {"settling"}
         assert await dry.stops() == 0
     assert not told.exists()
+    assert sandbox.user.list("pods") == []
     with levelog.start("run", "telling.py"):
         await until(are_told, "calls of the timer, and for the record")
+        await levelog.in_sync()
     assert told.read_text().split().count("noted") == 1
+    assert pods(sandbox) == ["shop-0", "shop-1", "shop-2"]
 
 
 async def test_new_record_handlers_begin_where_the_command_says(sandbox: Sandbox, levelog: Levelog) -> None:

@@ -142,7 +142,10 @@ spec:
         'kind: List\nitems:\n- {apiVersion: example.com/v1, kind: Shop, metadata: {name: four}, spec: {text: "4"}}\n',
     ]
     (levelog.folder / "many.yaml").write_text("---\n".join(documents))
-    files = ("box.yaml", "boxes.yaml", "many.yaml")
+    thing = "apiVersion: example.com/v9\nkind: Thing\nmetadata: {name: %s}\n"
+    (levelog.folder / "a.yaml").write_text(thing % "one")
+    (levelog.folder / "b.yaml").write_text("---\n".join(thing % name for name in ("two", "three")))
+    files = ("box.yaml", "boxes.yaml", "many.yaml", "absent.yaml", "pyproject.toml", "a.yaml", "b.yaml")
     with levelog.start("dev", "shop.py", *(word for name in files for word in ("--create", name))) as running:
         await running.says("boxes.example.com: this cluster does not check 1 rule in CEL", 'isQuantity(\\"2')
         for line in (
@@ -153,10 +156,14 @@ spec:
             "many.yaml, line 8: something that is not an object; mend many.yaml",
             "apiVersion, kind and metadata.name, as generateName would make another one each time",
             "many.yaml, line 18: text stands twice in an object; mend many.yaml",
+            "objects cannot be read from absent.yaml",
+            "objects cannot be read from pyproject.toml",
+            "does not serve Thing in version example.com/v9, of which there are 3 objects in a.yaml, b.yaml",
+            "levelog run: application shops",
         ):
             await running.says(line)
-        assert "does not serve" not in running.log.read_text()
-        assert running.log.read_text().count('"level":"error"') == 4
+        assert "does not serve Box" not in running.log.read_text()
+        assert running.log.read_text().count('"level":"error"') == 8  # of pyproject.toml one for each of its tables
 
 
 async def test_what_somebody_else_has_set_or_deleted_stays_so_until_the_file_is_saved(levelog: Levelog) -> None:
@@ -229,23 +236,6 @@ async def test_commands_that_look_back_find_it_where_nothing_else_is_or_runs(lev
         assert (await levelog.ends("plan", "shop.py")).status == 0
     finally:
         running.kill()
-
-
-async def test_objects_that_cannot_be_read_or_are_of_no_kind_that_is_served_are_one_line_each(levelog: Levelog) -> None:
-    thing = "apiVersion: example.com/v9\nkind: Thing\nmetadata: {name: %s}\n"
-    (levelog.folder / "a.yaml").write_text(thing % "one")
-    (levelog.folder / "b.yaml").write_text("---\n".join(thing % name for name in ("two", "three")))
-    unread, things = ("absent.yaml", "pyproject.toml"), ("a.yaml", "b.yaml")
-    with levelog.start("dev", "shop.py", *(word for name in unread + things for word in ("--create", name))) as running:
-        for name in unread:
-            await running.says(f"objects cannot be read from {name}", f"mend {name}")
-        await running.says(
-            "the cluster does not serve Thing in version example.com/v9, of which there are 3 objects in a.yaml, b.yaml"
-        )
-        await running.says("levelog run: application shops")
-        assert await running.stops() == 0
-        errors = [line for line in running.log.read_text().splitlines() if '"level":"error"' in line]
-        assert len(errors) == 4, errors  # of pyproject.toml one for each of its tables
 
 
 async def test_on_a_terminal_levels_are_below_the_log_and_what_is_wrong_stands_above_them_while_it_is_so(
