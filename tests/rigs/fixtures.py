@@ -15,6 +15,7 @@ from rigs.controlplane import ControlPlane
 from rigs.migrated import migrated_sqlite, migrated_template
 from rigs.nats import NatsServer
 from rigs.postgres import PostgresDatabases, PostgresMissing, PostgresServer, given_databases
+from rigs.postgrespair import PostgresPair
 
 SANDBOX, KUBE_APISERVER = "sandbox", "kube-apiserver"
 
@@ -142,6 +143,16 @@ async def private_postgres() -> AsyncIterator[PostgresServer]:
     """A server for one test, which may kill and start it."""
     async with _postgres_server() as started:
         yield started
+
+
+@pytest_asyncio.fixture
+async def postgres_pair() -> AsyncIterator[PostgresPair]:
+    """A primary and its standby for one test, which may have them change places."""
+    try:
+        async with PostgresPair() as started:
+            yield started
+    except PostgresMissing as reason:
+        _miss(reason)
 
 
 @pytest_asyncio.fixture

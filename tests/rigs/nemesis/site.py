@@ -13,8 +13,8 @@ from rigs.assembled import Assembled, cancel
 from rigs.levelog import Levelog
 from rigs.natscluster import NatsCluster
 from rigs.nemesis.notices import CALLS, NOTICES_FILE, notice
-from rigs.nemesis.pair import PostgresPair
 from rigs.nemesis.supervised import Supervised
+from rigs.postgrespair import PostgresPair
 
 NAMES: Final = ("spring", "summer", "autumn", "winter")
 EDIT_SECONDS: Final = 0.5
