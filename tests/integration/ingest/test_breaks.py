@@ -13,21 +13,20 @@ from levelog_log import reader as reading
 from levelog_log.notifications import Notifier
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
-from levelog_log.transport.connection import connect
 from levelog_log.transport.wire import Message
-from levelog_sandbox.sandbox import Sandbox
-from rigs.ingesting import config_map, gaps, ingesting, lists, log_of, state_of, until_recorded, until_watching
+from rigs.ingesting import gaps, ingesting, lists, state_of, until_recorded, until_watching
 from rigs.logs import deletable, delete_records
 from rigs.nats import NatsServer
+from rigs.routes import Route, route_of
 
 APPLICATION = Application("shops")
 
 
 @pytest.fixture
-async def world(tmp_path: Path, nats_server: NatsServer) -> AsyncGenerator[tuple[Sandbox, Path, LogStream]]:
-    async with Sandbox() as sandbox, await connect(nats_server.url) as connection:
-        kubeconfig = sandbox.kubeconfig(tmp_path / "config")
-        yield sandbox, kubeconfig, await deletable(await log_of(kubeconfig, connection))
+async def world(tmp_path: Path, nats_server: NatsServer) -> AsyncGenerator[Route]:
+    async with route_of(tmp_path, nats_server) as world:
+        world.stream = await deletable(world.stream)
+        yield world
 
 
 @asynccontextmanager
@@ -49,15 +48,13 @@ async def processing(stream: LogStream) -> AsyncGenerator[None]:
             task.cancel()
 
 
-async def test_what_nats_lost_is_listed_again_once(
-    world: tuple[Sandbox, Path, LogStream], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_nats_lost_is_listed_again_once(world: Route, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "HEARTBEAT", reading.HEARTBEAT / 50)
-    sandbox, kubeconfig, stream = world
+    kubeconfig, stream = world.kubeconfig, world.stream
     async with ingesting(kubeconfig, stream, application=APPLICATION) as ingest:
         await until_watching(ingest)
         for number in range(20):
-            sandbox.user.create(config_map(f"c-{number}"))
+            world.create(f"c-{number}")
         records = await until_recorded(stream, lambda records: len(state_of(records)) == 20)
         seen = [each for each in records if isinstance(each.record, ObjectSeen) and each.partition == 0]
         await delete_records(stream, seen[2].sequence)
@@ -72,15 +69,15 @@ async def test_what_nats_lost_is_listed_again_once(
         assert gap.reason == f"{where}: at least 1 record of partition 0"
 
         async with processing(stream):  # another one, which meets the hole, and the gap after it
-            sandbox.user.create(config_map("later"))
+            world.create("later")
             records = await until_recorded(stream, lambda records: "later" in state_of(records))
         assert (lists(records), len(gaps(records))) == (2, 1)
 
 
 async def test_what_is_told_wrongly_is_passed(
-    world: tuple[Sandbox, Path, LogStream],
+    world: Route,
 ) -> None:
-    _, kubeconfig, stream = world
+    kubeconfig, stream = world.kubeconfig, world.stream
     async with ingesting(kubeconfig, stream, application=APPLICATION) as ingest:
         await until_watching(ingest)
         subject = f"levelog-notify.{stream.cluster}.{APPLICATION}.lost"

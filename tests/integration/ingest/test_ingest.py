@@ -1,7 +1,6 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,6 @@ from rigs.ingesting import (
 )
 from rigs.kinds import definition
 from rigs.logs import (
-    be_back_soon,
     change_settings,
     delete_stream,
     expire,
@@ -54,6 +52,7 @@ from rigs.logs import (
     writer_for,
 )
 from rigs.nats import NatsServer
+from rigs.routes import Route, route_of
 from rigs.waiting import until
 
 SECRETS = WatchedResource(resource=GroupResource(group="", resource="secrets"), version="v1")
@@ -61,37 +60,13 @@ GIZMOS = WatchedResource(resource=GroupResource(group="example.com", resource="g
 KEY = b"0123456789abcdef"
 
 
-class World:
-    """A sandbox with a log on a nats-server."""
-
-    def __init__(self, sandbox: Sandbox, kubeconfig: Path, stream: LogStream) -> None:
-        self.sandbox, self.user, self.kubeconfig, self.stream = sandbox, sandbox.user, kubeconfig, stream
-
-    def create(self, name: str, **data: str) -> Any:
-        return self.user.create(config_map(name, **data))
-
-    def change(self, name: str, **data: str) -> Any:
-        return self.user.patch("configmaps", name, {"data": data})
-
-    def delete(self, name: str) -> Any:
-        return self.user.delete("configmaps", name)
-
-
 @pytest.fixture
-async def world(tmp_path: Path, nats_server: NatsServer) -> Any:
-    async with worlds(tmp_path, nats_server, Sandbox()) as world:
+async def world(tmp_path: Path, nats_server: NatsServer) -> AsyncGenerator[Route]:
+    async with route_of(tmp_path, nats_server, partitions=4) as world:
         yield world
 
 
-@asynccontextmanager
-async def worlds(folder: Path, nats_server: NatsServer, sandbox: Sandbox) -> AsyncGenerator[World]:
-    async with sandbox, await connect(nats_server.url) as connection:
-        be_back_soon(connection)
-        kubeconfig = sandbox.kubeconfig(folder / "config")
-        yield World(sandbox, kubeconfig, await log_of(kubeconfig, connection, partitions=4))
-
-
-async def test_what_exists_is_listed_between_markers_in_every_partition(world: World) -> None:
+async def test_what_exists_is_listed_between_markers_in_every_partition(world: Route) -> None:
     for number in range(50):
         world.create(f"c-{number}", n=str(number))
     async with ingesting(world.kubeconfig, world.stream) as ingest:
@@ -109,7 +84,7 @@ async def test_what_exists_is_listed_between_markers_in_every_partition(world: W
     assert len(state_of(records)) == 50
 
 
-async def test_bodies_are_what_the_api_sent_less_what_is_cut(world: World) -> None:
+async def test_bodies_are_what_the_api_sent_less_what_is_cut(world: Route) -> None:
     made = world.user.create(config_map("c", text='ä \\ " 1.50'))
     async with ingesting(world.kubeconfig, world.stream):
         records = await until_recorded(world.stream, lists)
@@ -122,7 +97,7 @@ async def test_bodies_are_what_the_api_sent_less_what_is_cut(world: World) -> No
     assert str(seen.version) == made["metadata"]["resourceVersion"]
 
 
-async def test_invariant_1_changes_are_recorded_in_order_with_the_deletion_last(world: World) -> None:
+async def test_invariant_1_changes_are_recorded_in_order_with_the_deletion_last(world: Route) -> None:
     async with ingesting(world.kubeconfig, world.stream) as ingest:
         await until_watching(ingest)
         versions = [world.create("c", n="0")["metadata"]["resourceVersion"]]
@@ -141,7 +116,7 @@ async def test_invariant_1_changes_are_recorded_in_order_with_the_deletion_last(
     assert msgspec.json.decode(last.body)["data"] == {"n": "29"}
 
 
-async def test_after_a_restart_it_goes_on_where_the_log_ends(world: World) -> None:
+async def test_after_a_restart_it_goes_on_where_the_log_ends(world: Route) -> None:
     for name in ("stays", "changes", "goes"):
         world.create(name, n="1")
     async with ingesting(world.kubeconfig, world.stream) as ingest:
@@ -173,7 +148,7 @@ def bookmarks(records: Sequence[LoggedRecord]) -> list[BookmarkNoted]:
 
 
 async def test_a_bookmark_is_recorded_where_nothing_changes_too(tmp_path: Path, nats_server: NatsServer) -> None:
-    async with worlds(tmp_path, nats_server, Sandbox(bookmark_seconds=0.05)) as world:
+    async with route_of(tmp_path, nats_server, partitions=4, bookmark_seconds=0.05) as world:
         both = WatchedResource(
             resource=GroupResource(group="", resource="configmaps"), version="v1", namespaces=("default", "kube-public")
         )
@@ -189,7 +164,7 @@ async def test_a_bookmark_is_recorded_where_nothing_changes_too(tmp_path: Path, 
             assert len({mark.time for mark in marks}) == 3
 
 
-async def test_a_watch_that_is_taken_up_says_at_once_that_it_is_there(world: World) -> None:
+async def test_a_watch_that_is_taken_up_says_at_once_that_it_is_there(world: Route) -> None:
     async with ingesting(world.kubeconfig, world.stream) as ingest:
         await until_watching(ingest)
     assert bookmarks(await read_all(world.stream)) == []
@@ -199,7 +174,7 @@ async def test_a_watch_that_is_taken_up_says_at_once_that_it_is_there(world: Wor
     assert len(bookmarks(records)) == 1
 
 
-async def test_a_list_older_than_half_the_retention_is_made_again_without_a_gap(world: World) -> None:
+async def test_a_list_older_than_half_the_retention_is_made_again_without_a_gap(world: Route) -> None:
     world.create("c")
     writer = world.stream.writer("ingest")
     resource, long_ago = CONFIG_MAPS.resource, datetime.now(UTC) - world.stream.max_age / 2
@@ -217,7 +192,7 @@ async def test_a_list_older_than_half_the_retention_is_made_again_without_a_gap(
 
 @pytest.mark.parametrize("is_running", [True, False])
 async def test_invariant_13_a_list_that_the_log_has_lost_is_made_again_without_a_gap(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_running: bool
+    world: Route, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_running: bool
 ) -> None:
     """Long before it is time to list again: pushed out by max_bytes, or all but its end."""
 
@@ -259,7 +234,7 @@ async def push_out(stream: LogStream) -> None:
     "setting", [{"retention": "interest"}, {"max_msgs": 1000}], ids=lambda given: next(iter(given))
 )
 async def test_invariant_1_ingest_ends_once_the_log_would_drop_what_it_acknowledges(
-    world: World, monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any]
+    world: Route, monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(ingest_, "VERIFY_EVERY", timedelta(milliseconds=100))
     async with await connect_kube(world.kubeconfig) as client:
@@ -272,7 +247,7 @@ async def test_invariant_1_ingest_ends_once_the_log_would_drop_what_it_acknowled
 
 
 async def test_a_resource_that_is_not_served_is_waited_for_and_told_once(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: Route, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "levelog_ingest"):
         async with ingesting(world.kubeconfig, world.stream, CONFIG_MAPS, GIZMOS) as ingest:
@@ -294,7 +269,7 @@ async def test_a_resource_that_is_not_served_is_waited_for_and_told_once(
     assert told == [f"{absent}; install its CustomResourceDefinition"]
 
 
-async def test_a_definition_that_is_deleted_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_definition_that_is_deleted_is_told_once(world: Route, caplog: pytest.LogCaptureFixture) -> None:
     world.user.create(definition("Gizmo"))
     async with ingesting(world.kubeconfig, world.stream, GIZMOS) as ingest:
         await until_watching(ingest)
@@ -306,7 +281,7 @@ async def test_a_definition_that_is_deleted_is_told_once(world: World, caplog: p
 
 
 async def test_a_missing_permission_names_verb_and_resource_and_is_tried_again(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: Route, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.sandbox.access.denials += [Denial("watch", "configmaps"), Denial("list", "configmaps")]
     async with ingesting(world.kubeconfig, world.stream) as ingest:
@@ -318,7 +293,7 @@ async def test_a_missing_permission_names_verb_and_resource_and_is_tried_again(
     assert lists(await read_all(world.stream)) == 1
 
 
-async def test_values_of_secrets_never_reach_the_log(world: World) -> None:
+async def test_values_of_secrets_never_reach_the_log(world: Route) -> None:
     def secret(value: str) -> dict[str, Any]:
         return {
             "apiVersion": "v1",
@@ -346,20 +321,20 @@ async def test_values_of_secrets_never_reach_the_log(world: World) -> None:
     assert wanted["stringData"]["password"] == second
 
 
-async def test_secrets_without_a_key_are_refused(world: World) -> None:
+async def test_secrets_without_a_key_are_refused(world: Route) -> None:
     async with await connect_kube(world.kubeconfig) as client:
         with pytest.raises(ConfigurationError, match="LEVELOG_REDACTION_KEY"):
             Ingest(client, world.stream, [SECRETS], Redactor())
 
 
-async def test_a_resource_that_is_given_twice_is_refused(world: World) -> None:
+async def test_a_resource_that_is_given_twice_is_refused(world: Route) -> None:
     once = WatchedResource(resource=CONFIG_MAPS.resource, version="v1", namespaces=("a",))
     async with await connect_kube(world.kubeconfig) as client:
         with pytest.raises(ConfigurationError, match="configmaps is to be watched twice"):
             Ingest(client, world.stream, [once, CONFIG_MAPS], Redactor())
 
 
-async def test_several_namespaces_are_watched_side_by_side_and_resumed_each_where_it_was(world: World) -> None:
+async def test_several_namespaces_are_watched_side_by_side_and_resumed_each_where_it_was(world: Route) -> None:
     for name in ("east", "west"):
         world.user.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
@@ -400,7 +375,7 @@ async def test_several_namespaces_are_watched_side_by_side_and_resumed_each_wher
     assert finished[-1].namespaces == ("east",)
 
 
-async def test_nothing_is_written_into_the_log_of_another_cluster(world: World) -> None:
+async def test_nothing_is_written_into_the_log_of_another_cluster(world: Route) -> None:
     other = await ensure_stream(world.stream.connection, Cluster("another"))
     async with await connect_kube(world.kubeconfig) as client:
         ingest = Ingest(client, other, [CONFIG_MAPS], Redactor())
@@ -410,7 +385,7 @@ async def test_nothing_is_written_into_the_log_of_another_cluster(world: World) 
 
 
 async def test_invariant_1_nothing_is_missing_when_nats_is_killed_meanwhile(
-    world: World, nats_server: NatsServer
+    world: Route, nats_server: NatsServer
 ) -> None:
     async with ingesting(world.kubeconfig, world.stream) as ingest:
         await until_watching(ingest)
@@ -426,7 +401,7 @@ async def test_invariant_1_nothing_is_missing_when_nats_is_killed_meanwhile(
     assert lists(records) == 1
 
 
-async def test_invariant_13_an_empty_nats_is_noticed_and_filled_again(world: World) -> None:
+async def test_invariant_13_an_empty_nats_is_noticed_and_filled_again(world: Route) -> None:
     for number in range(10):
         world.create(f"c-{number}")
     async with await connect_kube(world.kubeconfig) as client:
@@ -462,7 +437,7 @@ async def test_invariant_14_an_object_larger_than_nats_takes_is_recorded_by_its_
     assert state["large"]["metadata"]["uid"]
 
 
-async def test_progress_of_a_list_is_told_with_its_total(world: World) -> None:
+async def test_progress_of_a_list_is_told_with_its_total(world: Route) -> None:
     for number in range(30):
         world.create(f"c-{number}")
     seen: list[tuple[str, int, int | None]] = []
