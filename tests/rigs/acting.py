@@ -16,14 +16,12 @@ from levelog.operator import Operator
 from levelog_actuator import Actuator, ActuatorSettings
 from levelog_actuator.results import Later
 from levelog_base.wire.objects import Application, Cluster
-from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_base.wire.records import ReceiptNoted
 from levelog_kube.client import KubeClient
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
 from levelog_log.notifications import Notifier, Topic
 from levelog_log.publisher import BatchPublisher
-from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import Connection
 from levelog_log.transport.connection import connect as connect_nats
@@ -37,7 +35,7 @@ from rigs.assembled import Assembled, cancel
 from rigs.faultproxy import FaultProxy
 from rigs.intents import decide, intent, intents_by_key
 from rigs.kubeconfig import write_kubeconfig
-from rigs.logs import be_back_soon
+from rigs.logs import be_back_soon, read_all
 from rigs.migrated import migrate
 from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
@@ -204,15 +202,8 @@ class Acting(Assembled):
 
     async def receipts(self) -> list[ReceiptNoted]:
         """All receipts in the log."""
-        last = await self.stream.last_sequence()
-        found: list[ReceiptNoted] = []
-        if not last:
-            return found
-        async with Reader(self.stream, start=LogSequence(1)) as reader:
-            while reader.position < last:
-                batch = await reader.next_batch(timeout=timedelta(seconds=5))
-                found += [record.record for record in batch if isinstance(record.record, ReceiptNoted)]
-        return found
+        records = [logged.record for logged in await read_all(self.stream)]
+        return [record for record in records if isinstance(record, ReceiptNoted)]
 
     async def rows(self) -> dict[str, dict[str, Any]]:
         """All intents by their keys."""

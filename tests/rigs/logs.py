@@ -92,6 +92,8 @@ async def read_all(
     """Every record there is now, read with a reader of its own."""
     records: list[LoggedRecord] = []
     last = await stream.last_sequence()
+    if not last:
+        return records
     async with Reader(stream, start=start, partitions=partitions) as reader:
 
         async def is_read() -> bool:

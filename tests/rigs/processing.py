@@ -7,7 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from sqlalchemy import Table, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -36,7 +35,7 @@ from levelog_store.rows import IndexKey, Scope
 from levelog_store.tables import backfills, intents, leases, levels, wakeups
 from rigs.acting import QUICK
 from rigs.assembled import Assembled, cancel
-from rigs.logs import be_back_soon
+from rigs.logs import be_back_soon, change_settings
 from rigs.migrated import migrate
 from rigs.waiting import until
 from rigs.webs import PODS, WEBS, lists_done, web
@@ -180,21 +179,14 @@ class Processing(Assembled):
 
     async def expire(self, last: int) -> None:
         """Let all records up to a sequence expire, and keep those that come."""
-        await self._keep(timedelta(seconds=1))
+        second = 1_000_000_000
+        await change_settings(self.stream, max_age=second, duplicate_window=second)
 
         async def is_gone() -> bool:
             return (await self.stream.state()).first_seq > last
 
         await until(is_gone, f"record {last} expired", seconds=60)
-        await self._keep(timedelta(days=7))
-
-    async def _keep(self, age: timedelta) -> None:
-        connection, name = self.stream.connection, self.stream.name
-        found = msgspec.json.decode((await connection.request(f"$JS.API.STREAM.INFO.{name}", b"")).data)
-        nanoseconds = int(age.total_seconds() * 1_000_000_000)
-        wanted = found["config"] | {"max_age": nanoseconds, "duplicate_window": min(nanoseconds, 1_000_000_000)}
-        answer = await connection.request(f"$JS.API.STREAM.UPDATE.{name}", msgspec.json.encode(wanted))
-        assert "error" not in msgspec.json.decode(answer.data), answer.data
+        await change_settings(self.stream, max_age=7 * 86_400 * second)
 
     async def rows(self, table: Table) -> list[dict[str, Any]]:
         """Rows of the scope."""
