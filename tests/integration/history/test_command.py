@@ -11,7 +11,7 @@ import pytest_asyncio
 import yaml
 
 from levelog_sandbox import Sandbox
-from rigs.levelog import WEBS, WEBS_FILE, Levelog, Running, define_webs, sandbox_of_shop
+from rigs.levelog import WEBS_FILE, Levelog, Running, sandbox_of_shop
 from rigs.waiting import until
 
 SHOP = "webs.example.com/default/shop"
@@ -149,9 +149,7 @@ async def test_without_a_log_it_is_said_where_one_is_looked_for(tmp_path: Path) 
 async def ran(tmp_path_factory: pytest.TempPathFactory) -> Levelog:
     """A folder in which an operator ran, and came to its end."""
     folder = tmp_path_factory.mktemp("ran")
-    async with Sandbox(pods_run=True) as cluster:
-        await define_webs(cluster)
-        cluster.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    async with sandbox_of_shop() as cluster:
         levelog = Levelog(folder, cluster.kubeconfig(folder / "kubeconfig"))
         with levelog.start("run", WEBS_FILE) as running:
             await levelog.in_sync()

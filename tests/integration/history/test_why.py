@@ -9,9 +9,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from levelog_sandbox import Sandbox
 from levelog_store.tables import intents
-from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.levelog import WEBS_FILE, Levelog, sandbox_of_shop
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.waiting import until
@@ -25,9 +24,7 @@ NARROW = {"COLUMNS": "80"}
 async def story(tmp_path_factory: pytest.TempPathFactory) -> Levelog:
     """A folder in which an operator ran, and came to its end."""
     folder = tmp_path_factory.mktemp("story")
-    async with Sandbox(pods_run=True) as cluster:
-        await define_webs(cluster)
-        cluster.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    async with sandbox_of_shop() as cluster:
         levelog = Levelog(folder, cluster.kubeconfig(folder / "kubeconfig"))
         with levelog.start("run", WEBS_FILE) as running:
             await levelog.in_sync()
@@ -286,9 +283,7 @@ def second(web: Web) -> Level[int]:
     return Level(desired=0, actual=web.spec.replicas)
 """
     (tmp_path / "webs.py").write_text(operator)
-    async with Sandbox() as cluster:
-        await define_webs(cluster)
-        cluster.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    async with sandbox_of_shop() as cluster:
         levelog = Levelog(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
         with levelog.start("run", tmp_path / "webs.py") as running:
             for replicas in (3, 2):
