@@ -166,20 +166,6 @@ async def test_it_is_gone_after_its_stop_was_cancelled(tmp_path: Path) -> None:
         await ends(server.url)
 
 
-async def test_no_watcher_is_left_behind(tmp_path: Path) -> None:
-    data = DataDir(tmp_path / "data")
-    with data.claim() as lock:
-        async with EmbeddedNats(data, lock):
-            assert await processes_that_name(data.path) == 2  # the server and its watcher
-    await until(lambda: processes_that_name(data.path), "the end of the watcher", accept=lambda found: found == 0)
-
-
-async def processes_that_name(path: Path) -> int:
-    listing = await asyncio.create_subprocess_exec("ps", "-ww", "-A", "-o", "args=", stdout=asyncio.subprocess.PIPE)
-    output, _ = await listing.communicate()
-    return output.decode(errors="replace").count(f" {path}/")
-
-
 async def test_when_it_ends_by_itself_its_last_words_are_told(tmp_path: Path) -> None:
     data = DataDir(tmp_path / "data")
     with data.claim() as lock:

@@ -4,7 +4,7 @@ Loading takes two seconds, a fork some milliseconds, and what a part has changed
 process that forks has no threads and no event loop, and runs no code of operators.
 """
 
-import asyncio
+import ctypes
 import importlib
 import os
 import signal
@@ -24,6 +24,8 @@ LOOK_SECONDS: Final = 0.1
 _STOP_SECONDS: Final = 20.0
 """The embedded NATS server has ten to end in."""
 
+_PR_SET_PDEATHSIG: Final = 1
+"""Of linux/prctl.h: the signal that a process gets when its parent is gone, whatever ended that."""
 _LOADED: Final = (
     "uvloop",
     "levelog_actuator.actuator",
@@ -53,7 +55,6 @@ class Family:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.is_ending = False
-        self._alive, self._lifeline = os.pipe()
         self._members: list[Child] = []
 
     @contextmanager
@@ -92,32 +93,17 @@ class Family:
             os.setpgid(0, 0)  # Ctrl-C is for the command, which stops its members in order
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-            os.close(self._lifeline)
-            execute(self._settings, lambda: self._until_gone(work()), is_part=True)
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() == command:  # else it is gone already, and the kernel does not say so
+                execute(self._settings, work, is_part=True)
 
+        command = os.getpid()
         sys.stdout.flush()
         sys.stderr.flush()
         child = Child(target=begin, name=name)
         child.start()
         self._members = [*(each for each in self._members if each.is_alive()), child]
         return child
-
-    async def _until_gone(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work of a member; whatever ended the command, its end of the pipe is closed then."""
-        loop, member, doing = asyncio.get_running_loop(), asyncio.current_task(), asyncio.ensure_future(work)
-
-        def end() -> None:
-            loop.remove_reader(self._alive)
-            doing.cancel()
-
-        loop.add_reader(self._alive, end)
-        try:
-            await doing
-        except asyncio.CancelledError:
-            if member is None or member.cancelling():  # by a signal
-                raise
-        finally:
-            loop.remove_reader(self._alive)
 
     def wait(self, *children: "Child | Connection") -> None:
         """Wait a little, or until one of them has ended or has something to say."""

@@ -6,8 +6,9 @@ import os
 import re
 import secrets
 import shutil
+import sys
 import sysconfig
-from asyncio.subprocess import STDOUT, Process
+from asyncio.subprocess import DEVNULL, STDOUT, Process
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -25,22 +26,24 @@ _LOG_LINES: Final = 3
 _UNWRITTEN: Final = "Critical write error"  # of its file store; setWriteErr in server/filestore.go
 _LOG_PREFIX: Final = re.compile(r"^\[\d+\] \S+ \S+ \[\w+\] +")  # [pid] date time [level]
 
-# The shell starts a watcher and then becomes the server, so that the pid of the child is the server's. The watcher
-# reads a pipe whose other end only this process holds. At its end this process is gone, whatever ended it, and the
-# server is killed. A line says that the server is gone, and that its pid may be another program's by now.
-_GUARD: Final = """
-exec 3<&0 </dev/null
-( ( read -r line <&3 || kill -KILL $$ ) >/dev/null 2>&1 & )
-exec "$@" 3<&-
+# Becomes the server once the kernel has been asked to kill it when its parent is gone, whatever ended that. What
+# PR_SET_PDEATHSIG asks for stays across exec, and says nothing of a parent that was gone before.
+_LEASHED: Final = """
+import ctypes, os, signal, sys
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
 class EmbeddedNats:
     """A nats-server with JetStream that syncs each acknowledged write to disk; `async with EmbeddedNats(...)`.
 
-    It listens on a free port of 127.0.0.1 and asks for a token that only this account can read. When this process ends
-    in whichever way, SIGKILL included, the server is killed; nothing that it acknowledged is lost by that. `lock` is
-    the descriptor of the claimed data directory: the claim ends when both processes are gone.
+    It listens on a free port of 127.0.0.1 and asks for a token that only this account can read. When the thread that
+    started it ends in whichever way, SIGKILL of its process included, the server is killed; nothing that it
+    acknowledged is lost by that. `lock` is the descriptor of the claimed data directory: the claim ends when both
+    processes are gone.
     """
 
     def __init__(self, data: DataDir, lock: int) -> None:
@@ -48,7 +51,6 @@ class EmbeddedNats:
         self._lock = lock
         self._log = data.path / "nats-server.log"
         self._token = secrets.token_hex(16)
-        self._lifeline = -1
         self._read = 0
         self._process: Process | None = None
         self.url = ""
@@ -107,21 +109,18 @@ class EmbeddedNats:
         self._data.nats.mkdir(mode=0o700, exist_ok=True)
         for stale in self._data.nats.glob("*.ports"):
             stale.unlink()
-        reading, self._lifeline = os.pipe()
-        try:
-            self._log.touch(mode=0o600)
-            with self._log.open("wb") as log:
-                self._process = await asyncio.create_subprocess_exec(
-                    *("/bin/sh", "-c", _GUARD, "guard", program, "--config", self._write_configuration()),
-                    stdin=reading,
-                    stdout=log,
-                    stderr=STDOUT,
-                    pass_fds=(self._lock,),
-                    # Ctrl-C is for this process, which stops the server last.
-                    start_new_session=True,
-                )
-        finally:
-            os.close(reading)
+        self._log.touch(mode=0o600)
+        with self._log.open("wb") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", "-c", _LEASHED, str(os.getpid())),
+                *(program, "--config", self._write_configuration()),
+                stdin=DEVNULL,
+                stdout=log,
+                stderr=STDOUT,
+                pass_fds=(self._lock,),
+                # Ctrl-C is for this process, which stops the server last.
+                start_new_session=True,
+            )
         self.url = f"nats://{self._token}@127.0.0.1:{await self._port()}"
         self._data.nats_url_file.touch(mode=0o600)
         self._data.nats_url_file.write_text(f"{self.url}\n")
@@ -157,17 +156,9 @@ class EmbeddedNats:
 
     async def _stop(self) -> None:
         process, self._process = self._process, None
-        try:
-            if process is not None:
-                await _end(process)
-                self._data.nats_url_file.unlink(missing_ok=True)
-            if self._lifeline >= 0:
-                with suppress(BrokenPipeError):  # the watcher is gone already, or was never started
-                    os.write(self._lifeline, b"\n")
-        finally:  # cancelled before the line is written, it leaves the server to the watcher
-            if self._lifeline >= 0:
-                os.close(self._lifeline)
-                self._lifeline = -1
+        if process is not None:
+            await _end(process)
+            self._data.nats_url_file.unlink(missing_ok=True)
 
     def _said(self, start: int = 0) -> bytes:
         """Its log from there on; empty where somebody has deleted it."""
