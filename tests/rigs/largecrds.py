@@ -45,7 +45,7 @@ def workload() -> Json:
             "url": TEXT | {"format": "uri", "minLength": 1},
         },
         "ports",
-        description="A workload.\nIt runs.",
+        description="A workload. It runs.",
     )
 
 
@@ -106,9 +106,9 @@ def status() -> Json:
             "reason": TEXT,
             "lastTransitionTime": when,
         },
-        "lastTransitionTime",
-        "status",
         "type",
+        "status",
+        "lastTransitionTime",
     )
     count = NUMBER | {"default": 0}
     return thing({"conditions": many(condition, "type"), "replicas": NUMBER, "seen": count, "selector": TEXT}, "seen")
@@ -169,7 +169,13 @@ def definition(name: str) -> Json:
         "spec": {
             "group": group,
             "scope": "Namespaced",
-            "names": {"plural": plural, "kind": kind, "singular": f"one{kind.lower()}", "shortNames": [plural[:3]]},
+            "names": {
+                "plural": plural,
+                "kind": kind,
+                "singular": f"one{kind.lower()}",
+                "listKind": f"{kind}List",
+                "shortNames": [plural[:3]],
+            },
             "versions": [old, stored],
         },
     }

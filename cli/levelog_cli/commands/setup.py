@@ -154,7 +154,7 @@ def import_crd(
     from levelog_cli.crds.losses import losses
 
     definitions = in_file(file)
-    source = source_of(definitions)
-    sys.stdout.write(source)
+    sys.stdout.write(source_of(definitions))
     sys.stdout.flush()
-    sys.stderr.writelines(f"not kept: {escaped(line)}\n" for line in losses(definitions, source))
+    lost = (f"{name} {place}" for name, definition in definitions.items() for place in losses(definition))
+    sys.stderr.writelines(f"not kept: {escaped(line)}\n" for line in lost)

@@ -29,7 +29,7 @@ _STRUCT: Final = frozenset({"type", "properties", "required", "description"})
 """Keywords that a class says."""
 _OF_FIELD: Final = frozenset({"description", "nullable", "default"})
 """Keywords that stand beside the type of a field."""
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class _Type(Struct, frozen=True):
@@ -191,7 +191,7 @@ def _options(name: str, definition: Json, version: Json, schema: Json) -> Iterat
             "categories": names.get("categories"),
             "singular": names.get("singular", "").replace(kind.lower(), "", names.get("singular") == kind.lower()),
             "list_kind": names.get("listKind", "").replace(f"{kind}List", "", names.get("listKind") == f"{kind}List"),
-            "annotations": {key: text for key, text in annotations.items() if key != LAST_APPLIED},
+            "annotations": {key: text for key, text in annotations.items() if key != _LAST_APPLIED},
         }
         yield from ((key, value) for key, value in of_all.items() if value)
     if columns := version.get("additionalPrinterColumns"):
