@@ -38,8 +38,6 @@ class RecordedReplay:
         self._at = (0,) * history.origin.partitions
         self._began = _moment(history.origin.stream_created)
         self._tape = Tape(history, [side.rebuilt for side in sides])
-        self.decisions = 0
-        """The number of decisions made again."""
 
     @property
     def records(self) -> int:
@@ -60,7 +58,6 @@ class RecordedReplay:
                 if not self._selection.has(past):
                     continue
                 if self._began is not None and past.decided_at < self._began:  # its sequences are those of another log
-                    self.decisions += 1
                     yield (Judged(past=past, conclusion=None, obstacle=LOST),) * len(self._sides)
                     continue
                 level = past.view, past.parent
@@ -81,7 +78,6 @@ class RecordedReplay:
 
     async def _judge(self, made: Sequence[WithWrites], folded: tuple[int, ...]) -> list[tuple[Judged, ...]]:
         past = [each for each, _ in made]
-        self.decisions += len(past)
         if len(folded) != len(self._at) or any(map(int.__lt__, folded, self._at)):
             return [(Judged(past=each, conclusion=None, obstacle=OUT_OF_ORDER),) * len(self._sides) for each in past]
         if folded != self._at:

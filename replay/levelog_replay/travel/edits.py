@@ -160,7 +160,6 @@ class PastWrites(Struct):
     owner: str = ""
     """Nobody: the receipt of any process ends such a claim."""
     lease: timedelta = timedelta(days=365)
-    is_writing: bool = False
 
     @classmethod
     async def read(cls, history: Recording) -> "PastWrites":
