@@ -1,9 +1,9 @@
 """The fold: from a batch of records, and what was there before, to everything that they change.
 
-It does no I/O: it reads what it is given, and returns `Changes`, which State takes. It wakes
-the levels of changed parents; those that read a changed key, State finds. It calls users' index functions, whose errors
-become entries, and filters, whose errors wake the level. Live processors, replay and `levelog.testing` all fold with
-it, so that they agree.
+It does no I/O: it reads what it is given, and returns `Changes`, which State takes. It wakes the levels of changed
+parents; those that read a changed key, State finds. It calls users' index functions, whose errors become entries, and
+filters, whose errors wake the level. Live processors, history, replay and `levelog.testing` all fold with it, so that
+they agree.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
