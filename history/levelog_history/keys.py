@@ -3,12 +3,13 @@
 Limit: an index function may compute a key from anything; what is named is each field that reads as the key does.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 import msgspec
 
 from levelog.handlers.callnames import in_words
+from levelog_history.differences import fields_of
 from levelog_history.explaining import CausingRecord, Explained
 from levelog_history.revisions import Revision
 
@@ -61,15 +62,5 @@ def _saying(part: object, manifest: Mapping[str, Any]) -> Iterator[str]:
             if each == part:
                 yield f"{kind.removesuffix('s')} {name}"
     yield from (name for name in ("name", "namespace", "uid") if metadata.get(name) == part)
-    yield from (path for name in ("spec", "data") for path in _paths(manifest.get(name), part, name))
-
-
-def _paths(value: object, part: object, path: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        for name, each in cast("dict[str, Any]", value).items():
-            yield from _paths(each, part, f"{path}.{name}")
-    elif isinstance(value, list):
-        for number, each in enumerate(cast("Sequence[Any]", value)):
-            yield from _paths(each, part, f"{path}[{number}]")
-    elif not isinstance(value, bool) and value == part:
-        yield path
+    content = {name: manifest[name] for name in ("spec", "data") if name in manifest}
+    yield from (path for path, value in fields_of(content) if value == part and not isinstance(value, bool))
