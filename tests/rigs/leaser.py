@@ -1,4 +1,6 @@
-"""A process that leases partitions and commits under them as fast as it can: `python -m rigs.leaser URL OWNER`.
+"""A process that leases partitions and commits under them: `python -m rigs.leaser URL OWNER SECONDS`.
+
+It rests for so many seconds after each commit, in the midst of its partitions; with 0 it is as fast as it can.
 
 Each commit writes its epoch as the checkpoint of its partition. It prints a line for each change of its leases, and
 `REVERTED` should it ever find, in a transaction that its guard let through, that a later epoch has committed before.
@@ -33,18 +35,18 @@ async def commit(database: Database, scope: Scope, partition: int, epoch: int) -
         await connection.execute(update(checkpoints).where(*mine).values(sequence=epoch, record_sequence=epoch))
 
 
-async def main(url: str, owner: str) -> None:
+async def main(url: str, owner: str, rest: float) -> None:
     async with await Database.open(url) as database:
         scope = await scope_of(database)
         leases = Leases(database, scope, owner=owner, duration=DURATION)
         while True:
             try:
-                await work(database, scope, leases)
+                await work(database, scope, leases, rest)
             except Unavailable as error:
                 print("UNAVAILABLE", error, flush=True)
 
 
-async def work(database: Database, scope: Scope, leases: Leases) -> None:
+async def work(database: Database, scope: Scope, leases: Leases, rest: float) -> None:
     loop = asyncio.get_running_loop()
     held: dict[int, int] = {}
     due = loop.time()
@@ -60,9 +62,10 @@ async def work(database: Database, scope: Scope, leases: Leases) -> None:
             except LeaseLost:
                 print("LOST", partition, flush=True)
                 del held[partition]
+            await asyncio.sleep(rest)
         if not held:
             await asyncio.sleep(0.05)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2]))
+    asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3])))

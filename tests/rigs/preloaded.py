@@ -240,12 +240,14 @@ def _main(argv: Sequence[str]) -> None:
 
 
 def _load() -> None:
+    import _pytest.config
     import typer.main
 
     import levelog_cli.main
 
-    modules = pkgutil.walk_packages(levelog_cli.__path__, "levelog_cli.")
-    for name in (*_LIBRARIES, *(module.name for module in modules)):
+    modules = [module.name for module in pkgutil.walk_packages(levelog_cli.__path__, "levelog_cli.")]
+    plugins = [f"_pytest.{name}" for name in _pytest.config.default_plugins]
+    for name in (*_LIBRARIES, *modules, *plugins):
         importlib.import_module(name)
     command: Any = typer.main.get_command(levelog_cli.main.app)  # which typer makes anew in each process otherwise
     levelog_cli.main.app = command

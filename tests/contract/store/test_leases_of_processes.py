@@ -19,6 +19,7 @@ from levelog_store.tables import checkpoints, leases
 from rigs.leasing import PARTITIONS, can_commit, expire, fold, processor, scope_of, sequences
 from rigs.locks import until_one_waits
 from rigs.processes import Forked, Process
+from rigs.run.examples import short_or_whole
 from rigs.waiting import until
 
 TESTS = Path(__file__).parents[2]
@@ -124,7 +125,7 @@ class Fleet:
         self.processes: dict[str, Process] = {}
 
     def start(self, owner: str) -> Process:
-        argv = [sys.executable, "-m", "rigs.leaser", self._url, owner]
+        argv = [sys.executable, "-m", "rigs.leaser", self._url, owner, short_or_whole("0.02", "0")]
         process = Forked(argv, self._folder / f"{owner}.log", folder=TESTS)
         self._stack.callback(process.kill)
         self.processes[owner] = process

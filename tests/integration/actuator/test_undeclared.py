@@ -58,16 +58,16 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-async def test_invariant_19_an_intent_that_the_code_does_not_declare_is_not_sent(acting: Acting, what: str) -> None:
+async def test_invariant_19_an_intent_that_the_code_does_not_declare_is_not_sent(on_sandbox: Acting, what: str) -> None:
     declared, columns, why = REFUSED[what]
-    acting.writers = program(declared).writers
-    wanted = config(acting, **columns)
-    async with acting.running():
-        (receipt,) = await acting.carried_out(wanted)
+    on_sandbox.writers = program(declared).writers
+    wanted = config(on_sandbox, **columns)
+    async with on_sandbox.running():
+        (receipt,) = await on_sandbox.carried_out(wanted)
     assert receipt.outcome == "conflict", "the level is decided again, by the code that is there"
     assert "not sent: " in receipt.error
     assert why in receipt.error
-    assert acting.sent() == []
+    assert on_sandbox.sent() == []
 
 
 @pytest.mark.parametrize(
@@ -75,31 +75,31 @@ async def test_invariant_19_an_intent_that_the_code_does_not_declare_is_not_sent
     [("v1", "Pod"), ("v1", "ConfigMap"), ("v1", "Web"), ("other.com/v1", "Web"), ("example.com/v1", "Other")],
 )
 async def test_an_event_about_a_class_that_the_code_does_not_declare_it_of_is_not_sent(
-    acting: Acting, api_version: str, kind: str
+    on_sandbox: Acting, api_version: str, kind: str
 ) -> None:
-    acting.writers = program({ConfigMap: ["apply"], Web: ["event"]}).writers
-    async with acting.running():
-        (receipt,) = await acting.carried_out(told(acting, api_version, kind))
+    on_sandbox.writers = program({ConfigMap: ["apply"], Web: ["event"]}).writers
+    async with on_sandbox.running():
+        (receipt,) = await on_sandbox.carried_out(told(on_sandbox, api_version, kind))
     assert receipt.outcome == "conflict"
     assert "writes= of write does not name it" in receipt.error
-    assert acting.sent() == []
+    assert on_sandbox.sent() == []
 
 
 @pytest.mark.parametrize("body", [{}, {"regarding": "shop"}])
-async def test_an_event_about_nothing_is_not_sent(acting: Acting, body: Any) -> None:
-    acting.writers = program({Web: ["event"]}).writers
-    async with acting.running():
-        (receipt,) = await acting.carried_out(told(acting, "example.com/v1", "Web") | {"body": canonical(body)})
+async def test_an_event_about_nothing_is_not_sent(on_sandbox: Acting, body: Any) -> None:
+    on_sandbox.writers = program({Web: ["event"]}).writers
+    async with on_sandbox.running():
+        (receipt,) = await on_sandbox.carried_out(told(on_sandbox, "example.com/v1", "Web") | {"body": canonical(body)})
     assert receipt.outcome == "conflict"
-    assert acting.sent() == []
+    assert on_sandbox.sent() == []
 
 
 @pytest.mark.parametrize("writes", [{Web: ["event"]}, None])
 @pytest.mark.parametrize("version", ["v1", "v2"])
-async def test_an_event_about_a_declared_class_is_sent(acting: Acting, writes: Any, version: str) -> None:
-    acting.writers = program(writes).writers
-    async with acting.running():
-        (receipt,) = await acting.carried_out(told(acting, f"example.com/{version}", "Web"))
+async def test_an_event_about_a_declared_class_is_sent(on_sandbox: Acting, writes: Any, version: str) -> None:
+    on_sandbox.writers = program(writes).writers
+    async with on_sandbox.running():
+        (receipt,) = await on_sandbox.carried_out(told(on_sandbox, f"example.com/{version}", "Web"))
     assert receipt.outcome == "written", receipt.error
 
 
@@ -112,9 +112,9 @@ SENT: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", SENT)
-async def test_an_intent_that_the_code_declares_is_sent(acting: Acting, what: str) -> None:
+async def test_an_intent_that_the_code_declares_is_sent(on_sandbox: Acting, what: str) -> None:
     declared, columns = SENT[what]
-    acting.writers = program(declared).writers
-    async with acting.running():
-        (receipt,) = await acting.carried_out(config(acting, **columns))
+    on_sandbox.writers = program(declared).writers
+    async with on_sandbox.running():
+        (receipt,) = await on_sandbox.carried_out(config(on_sandbox, **columns))
     assert receipt.outcome in ("written", "unchanged"), receipt.error

@@ -7,6 +7,7 @@ from zlib import crc32
 import pytest
 
 from rigs.fixtures import KUBE_APISERVER
+from rigs.run.examples import short_or_whole
 
 
 def workers() -> int:
@@ -36,8 +37,8 @@ def _group_of(item: pytest.Function) -> str | None:
     params = item.callspec.params if hasattr(item, "callspec") else {}
     if _shares_with_its_file(item):
         return f"{item.path.stem} {KUBE_APISERVER if KUBE_APISERVER in params.values() else ''}".strip()
-    if "private_control_plane" in item.fixturenames:  # of two groups, since one would be the last to end
-        return f"emptied {KUBE_APISERVER} {crc32(item.path.stem.encode()) % 2}"
+    if "private_control_plane" in item.fixturenames:  # of two groups where all run, since one would be the last to end
+        return f"emptied {KUBE_APISERVER} {crc32(item.path.stem.encode()) % short_or_whole(1, 2)}"
     if "control_plane" in item.fixturenames or KUBE_APISERVER in params.values():
         return KUBE_APISERVER
     return None
