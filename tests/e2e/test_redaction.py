@@ -151,7 +151,7 @@ async def test_with_redaction_off_the_same_search_finds_every_value(
 
 async def _dump(url: str) -> bytes:
     """Every row of every table."""
-    connection: Any = await asyncpg.connect(url, timeout=10)
+    connection: Any = await asyncpg.connect(url, timeout=60)
     try:
         names = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
         rows = [await connection.fetch(f'SELECT t::text FROM "{name}" t') for (name,) in names]

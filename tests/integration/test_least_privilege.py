@@ -341,7 +341,7 @@ async def test_no_role_gets_into_the_database_of_another_application(
         for role in ("owner", "processor", "actuator", "retrier", "reader"):
             strange = make_url(as_role(other, role)).set(database=make_url(migrated).database)
             with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied for database"):
-                await asyncpg.connect(plain(strange.render_as_string(hide_password=False)), timeout=10)
+                await asyncpg.connect(plain(strange.render_as_string(hide_password=False)), timeout=60)
 
 
 async def test_retry_may_tell_of_a_parent_that_it_is_not_evaluated_yet(migrated: str, tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ class _Role:
         self._url = plain(as_role(url, role))
 
     async def __aenter__(self) -> asyncpg.Connection:
-        self._connection = await asyncpg.connect(self._url, timeout=10)
+        self._connection = await asyncpg.connect(self._url, timeout=60)
         return self._connection
 
     async def __aexit__(self, *_: object) -> None:

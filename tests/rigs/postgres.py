@@ -126,7 +126,7 @@ class PostgresDatabases:
             yield self._held[1]
             return
         plain = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        connection = await asyncpg.connect(plain, timeout=10)
+        connection = await asyncpg.connect(plain, timeout=60)
         try:
             yield connection
         finally:

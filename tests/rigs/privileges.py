@@ -26,7 +26,7 @@ def nats_users(folder: Path, cluster: Cluster, application: str) -> tuple[str, d
 
 async def grant_roles(url: str) -> None:
     """Run the script of the roles, as whom the URL names."""
-    connection = await asyncpg.connect(plain(url), timeout=10)
+    connection = await asyncpg.connect(plain(url), timeout=60)
     try:
         await connection.execute((DEPLOY / "roles.sql").read_text())
     finally:

@@ -42,7 +42,7 @@ async def test_a_running_process_leaves_a_host_that_hangs(postgres_pair: Postgre
                 told.append(str(error))
                 return False
 
-        await until(is_elsewhere, "the host that was promoted", seconds=15)
+        await until(is_elsewhere, "the host that was promoted", seconds=40)  # statements end after 60
     assert "CancelledError" not in " ".join(told)
 
 
