@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Dialect, Select, Update, bindparam, update
+from sqlalchemy import Dialect, Select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.levels import LevelStatus
-from levelog_store.actuate.claims import IS_KEY, IS_OF_CLAIM, IS_OWNERS, ClaimedIntent
-from levelog_store.dialects import built_once, now, of_pairs, run
+from levelog_store.actuate.claims import CLAIMED, ClaimedIntent
+from levelog_store.dialects import built_once, change, now, of_pairs, run
 from levelog_store.fold.levelwrites import AS_LEFT, OF_BACKFILL
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import backfills, intents, levels
@@ -21,16 +21,10 @@ async def keep_progress(
     connection: AsyncConnection, scope: Scope, owner: str, intent: ClaimedIntent, progress: bytes
 ) -> bool:
     """Store the state of a claimed call; False, and no change, if that claim of the owner has ended."""
-    kept = await run(connection, scope, put, of_key=intent.key, by=owner, under=intent.claim, content=progress)
-    return kept.rowcount == 1
-
-
-@built_once
-def put(dialect: Dialect) -> Update:
-    """Change the progress of the row `of_key` that its owner holds under the claim, as long as that lasts."""
-    is_current = intents.c.expires_at > now(dialect)
-    content = bindparam("content", type_=intents.c.progress.type)
-    return update(intents).where(IS_KEY, IS_OWNERS, IS_OF_CLAIM, is_current).values(progress=content)
+    table = intents.c
+    is_held = table.state == CLAIMED, table.owner == owner, table.claim == intent.claim
+    lasts = table.expires_at > now(connection.dialect)
+    return await change(connection, scope, intents, table.key == intent.key, *is_held, lasts, progress=progress) == 1
 
 
 async def read_awaited(
