@@ -158,7 +158,7 @@ async def read_requested(connection: AsyncConnection, scope: Scope, partitions: 
         *is_asked, table.due_at <= select(clock.c.moment).scalar_subquery()
     )
     found = due.subquery("found")
-    query = select(found, clock.c.moment).select_from(clock.outerjoin(found, true()))
+    query: Select[*tuple[Any, ...]] = select(found, clock.c.moment).select_from(clock.outerjoin(found, true()))
     rows = mappings(await connection.execute(query))
     names = PendingWake.__struct_fields__
     wakes = [PendingWake(**{name: row[name] for name in names}) for row in rows if row["view"] is not None]
