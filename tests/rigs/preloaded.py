@@ -24,7 +24,7 @@ import sys
 import tempfile
 import termios
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -253,10 +253,19 @@ def _load() -> None:
     levelog_cli.main.app = command
     with suppress(SystemExit), redirect_stdout(io.StringIO()):
         command(["levels", "--help"])  # typer loads what it parses with when it does
+    for parameter in _parameters(command):
+        parameter.get_runtime_param()  # which typer makes and keeps when it parses it first
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
         asyncio.run(_warm_up(f"sqlite:///{folder}/levelog.db"))
     assert threading.active_count() == 1, "a thread would not be in the forks"
     gc.freeze()
+
+
+def _parameters(command: Any) -> Iterator[Any]:
+    """Those of a command and of the ones below it."""
+    yield from command.params
+    for below in getattr(command, "commands", {}).values():
+        yield from _parameters(below)
 
 
 async def _warm_up(url: str) -> None:
