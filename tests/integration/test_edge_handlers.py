@@ -163,7 +163,7 @@ def test_true_and_1_are_an_edge() -> None:
     told: list[tuple[Any, ...]] = []
 
     @op.on.create(of=Web)
-    @op.on.update
+    @op.on.update(Web)
     def provision(found: Mapping[str, Any], diff: Diff) -> None:
         told.extend((change.path, change.old, change.new) for change in diff)
 
