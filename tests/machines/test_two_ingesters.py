@@ -11,7 +11,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from levelog_base.wire.records import HistoryReverted, LoggedRecord, SyncFinished, SyncStarted
+from levelog_base.wire.records import (
+    HistoryReverted,
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    SyncFinished,
+    SyncStarted,
+)
 from levelog_processors.fold.batches import parts
 from levelog_processors.state.state import State
 from rigs.machine import bugs
@@ -88,9 +95,9 @@ class Run:
     async def _restore(self, revision: int) -> None:
         """Go back; it is asked for before the old version is reached again, without which nobody could tell.
 
-        One of the two is killed with it: see docs/critiques.md for two that live.
+        One of the two is killed with it. See docs/critiques.md for two that live, and for lists that are half told.
         """
-        if revision < 1:
+        if revision < 1 or self._recorded_to() > revision >= self.ingesters["one"].resume().seen:
             return
         await self.ingesters["other"].kill()
         is_behind = self.log.records != [] and not self.ingesters["one"].is_idle
@@ -112,6 +119,21 @@ class Run:
             self.server.create(WEBS, name, {})
         if what == "change" and is_there:
             self.server.change(WEBS, name, lambda body: body.update(spec={"at": self.server.revision}))
+        for ingester in self.ingesters.values():
+            ingester.is_idle = False
+
+    def _recorded_to(self) -> int:
+        """The highest version of an object in the log, of the history that is going on."""
+        highest = 0
+        for logged in self.log.records:
+            match logged.record:
+                case HistoryReverted():
+                    highest = 0
+                case ObjectSeen(version=version) | ObjectDeleted(version=version):
+                    highest = max(highest, version)
+                case _:
+                    pass
+        return highest
 
     def _uids(self) -> set[str]:
         return {body["metadata"]["uid"] for body in self.server.objects.values()}

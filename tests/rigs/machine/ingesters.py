@@ -31,7 +31,7 @@ from levelog_base.wire.records import (
     SyncStarted,
 )
 from levelog_ingest.feed import INITIAL_EVENTS_END
-from levelog_ingest.resume import decide
+from levelog_ingest.resume import Decision, decide
 from levelog_ingest.status import Backoff, WatchedResource
 from levelog_ingest.watcher import Watcher
 from levelog_kube.client import Answer, KubeClient
@@ -90,7 +90,7 @@ class Ingester:
         self._ends = ends
         self._parked.clear()
         if self._task is None:
-            self._task = asyncio.create_task(self._watcher().read_on(SERVED, cast("Lane", self), self._resume()))
+            self._task = asyncio.create_task(self._watcher().read_on(SERVED, cast("Lane", self), self.resume()))
         else:
             self._turn.set()
         while not self._parked.is_set():
@@ -185,7 +185,8 @@ class Ingester:
         watcher._troubles.backoff = Backoff(timedelta(0), timedelta(0))
         return watcher
 
-    def _resume(self) -> Any:
+    def resume(self) -> Decision:
+        """Where one that begins anew goes on."""
         return decide(
             (),
             sync=self._last(SyncStarted, SyncFinished),
