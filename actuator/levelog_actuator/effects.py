@@ -1,9 +1,9 @@
 """Calls the effects that intents ask for: claim, call, result.
 
-`Effects` begins a call when its intent is claimed, and keeps the claim while it goes on. `EffectCaller` reads the
-intent and calls the function, by the executor that calls all users' functions, or runs a daemon. It hands the result
-on: the ledger stores it, and the relay publishes it. While a call lasts, its intent's row keeps the state of a daemon,
-or what a function has returned until its patch is written. Of requests to the API, that patch and the call's
+`Effects` begins a call when its intent is claimed, and has `OwnClaims` keep the claim while it goes on. `EffectCaller`
+reads the intent and calls the function, by the executor that calls all users' functions, or runs a daemon. It hands the
+result on: the ledger stores it, and the relay publishes it. While a call lasts, its intent's row keeps the state of a
+daemon, or what a function has returned until its patch is written. Of requests to the API, that patch and the call's
 Events begin here.
 """
 
@@ -270,6 +270,7 @@ class Effects(Struct, eq=False):
         """Call the effect of an intent that was claimed at `since`, as `OwnClaims.begin` has it."""
         daemons = self.caller.daemons if self.caller.is_daemon(intent) else None
         lose: Callable[[], None] = partial(daemons.lose, [intent.key]) if daemons else lambda: None
+        # with any `lose`, `OwnClaims` keeps the claim for as long as the call goes on
         self.own.begin(intent, since, lose)
         if daemons:
             # the claim before was lost, and others may have kept more than what ran or ended under it knows

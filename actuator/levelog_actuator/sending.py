@@ -45,7 +45,7 @@ class Sender(Struct, eq=False):
     redactor: Redactor = field(default_factory=Redactor)
     """Redacts what is recorded; the default has no key, and opens nothing that is encrypted."""
     is_dry: bool = False
-    """All writes are server-side dry runs."""
+    """All writes are server-side dry runs; Events have none, and are not to be carried out."""
     writers: Mapping[str, ReconcileHandler] | None = None
     """Loaded functions by view. Nothing is sent that they do not declare; None: whatever is asked for."""
     newest: dict[ObjectKey, Precondition] = {}
@@ -65,8 +65,8 @@ class Sender(Struct, eq=False):
         """Send the intent, at once or after reading the target, and return the result.
 
         `may_send` tells whether the claim outlasts another write, whose deadline is `limit`; if not, the intent is
-        given back. No error text contains a secret value of the body. Raises msgspec.MsgspecError for a row that cannot
-        be read.
+        given back. An Event is sent without asking. No error text contains a secret value of the body. Raises
+        msgspec.MsgspecError for a row that cannot be read.
         """
         try:
             order = Order.read(intent, self.redactor)

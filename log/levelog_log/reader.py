@@ -53,11 +53,11 @@ _TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
 class Reader:
     """Yields the records of some partitions or subjects, or all, in the order of the log; `async with Reader(...)`.
 
-    No record is left out and none comes twice: the consumer's own sequence has no holes, and after a hole, a lost
-    connection, a lost consumer or silence reading begins again after the last record. Records that expired before they
-    were read, and a log that is another one, are found as `Trail` does. What was lost or reordered inside the log is
-    found as `Chains` does, except by a reader of subjects; reading goes on. Records are fetched ahead, about 2,000 or
-    8 MiB of them at most (or one, if that is larger). One task reads.
+    No record of theirs is left out and none comes twice: the consumer's own sequence has no holes, and after a hole, a
+    lost connection, a lost consumer or silence reading begins again after the last record. Records that expired before
+    they were read, and a log that is another one, are found as `Trail` does. What was lost or reordered inside the log
+    is found as `Chains` does, except by a reader of subjects; reading goes on. Records are fetched ahead, about 2,000
+    or 8 MiB of them at most (or one, if that is larger). One task reads.
 
     There are three places: `position`, up to which `next_batch` returned all that is wanted; `seen_to`, at or after it,
     up to where nothing else is left to return; and the trail's `read_to`, the last record that came.
@@ -89,7 +89,7 @@ class Reader:
         self._buffer: deque[LoggedRecord] = deque()
         self._arrived = asyncio.Event()
         self.on_arrival: Callable[[], None] = lambda: None
-        """Called as soon as `next_batch` would not wait."""
+        """Called whenever something arrives or fails; `next_batch` may still wait, if it is nothing to be read."""
         is_filtered = partitions is not None or bool(subjects)
         self._trail = Trail(stream, Sequence(start - 1), newest=newest, is_filtered=is_filtered)
         self.chains = None if subjects else Chains(stream.name)

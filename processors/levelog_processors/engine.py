@@ -1,8 +1,9 @@
 """The engine: folds records into State, decides on levels, and writes both to the tables, one step at a time.
 
 `load` reads the tables, `fold` changes State in memory, `decide` calls views and reconcile functions, and commits;
-`flush` writes what is only folded. It reads no log, sends nothing to the API server, and never waits for work: its
-caller hands it the records, and chooses when. The intents that it commits are sent by an actuator.
+`flush` writes what is only folded. `load` and `fold` call users' index functions, `fold` filters too. It reads no log,
+sends nothing to the API server, and never waits for work: its caller hands it the records, and chooses when. The
+intents that it commits are sent by an actuator.
 """
 
 import asyncio
@@ -71,8 +72,8 @@ class Engine:
         """`patience`: how long a batch waits for slow reconcile functions, which a later one concludes; None: for all.
 
         `redactor`: that of what is recorded. `caller`: what calls reconcile functions, if it is another than usual.
-        `claimant` gets what is decided without asking for it, as far as it has room. `most_bodies`: bytes of bodies
-        that it holds, while the tables have the others.
+        `claimant` is handed new intents that are claimed for it already, as far as it has room. `most_bodies`: bytes of
+        bodies that it holds, while the tables have the others.
         """
         self.tables = tables
         self._scope = scope = tables.scope

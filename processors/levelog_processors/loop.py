@@ -1,7 +1,7 @@
 """Steps the engine through the log: each turn reads records, folds them, decides on a batch of levels, and writes.
 
-It reads the log, writes the tables through the engine, and publishes notifications. It tells timers how far the log is
-read, which another task runs, and has the tables analyzed. It says when a step is due, and nothing of what a step
+It reads the log, writes the tables through the engine, and publishes notifications. It tells the timers, which another
+task runs, how far the log is read, and has the tables analyzed. It says when a step is due, and nothing of what a step
 decides: users' functions, intents and receipts are the engine's. It never reaches the API server.
 """
 
@@ -44,7 +44,7 @@ CONFIRM_EVERY: Final = 1000
 
 
 class Loop:
-    """Steps an engine through the log; one task runs it, under one set of leases after the other."""
+    """Steps an engine through the log: a task calls `run`, under one set of leases after another, one `find_first`."""
 
     def __init__(
         self,

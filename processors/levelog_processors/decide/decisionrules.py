@@ -1,4 +1,4 @@
-"""The decision on one level, as pure functions of values: `must_act`, then `conclude`.
+"""The decision on one level, as pure functions of values: `must_act`, and once a round is made, `conclude`.
 
 `Facts` (facts.py) say whether the view is called; with what it saw they are an `Outlook`. `must_act` tells whether the
 reconcile function is called for it. `conclude` turns the outlook and the round, if there was one, into a `Decided`: the
@@ -266,7 +266,7 @@ def _wait(under_way: Sequence[OpenIntent]) -> str:
 
 
 def _attempts(look: Outlook) -> int:
-    """How many rounds in a row were decided on the same state, including a new one."""
+    """How many rounds in a row were decided on the same inputs, including a new one."""
     before = look.facts.before
     return before.attempts + 1 if look.digest == before.decided_inputs else 1
 

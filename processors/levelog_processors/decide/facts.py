@@ -1,8 +1,8 @@
 """The values that a decision is made from, in the order in which they come about.
 
-`Facts`: what is known before a function is called. `Seen`: what the view read and returned. `Outlook`: both. `Round`:
-what the reconcile function asked for. They answer questions about themselves: no I/O, no clock, no
-call of a user's function. `decisionrules.py` decides on them.
+`Facts`: what is known before the reconcile function is called. `Seen`: what the view read and returned. `Outlook`:
+both. `Round`: what the reconcile function asked for. They answer questions about themselves: no I/O, no clock, no call
+of a user's function. `decisionrules.py` decides on them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,10 @@ def level_before(wake: PendingWake, parent: StoredObject, row: LevelRow | None, 
 
 
 class Facts(Struct, frozen=True, kw_only=True, dict=True):
-    """One wakeup with everything known about its level before a function is called."""
+    """One wakeup with everything known about its level before the reconcile function is called.
+
+    Of a level at rest, `intents` are read once its view says that something is undone.
+    """
 
     wake: PendingWake
     view: BoundView
@@ -247,10 +250,11 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 class Round(Struct, frozen=True, kw_only=True):
-    """One call of a reconcile function: the intents that it yielded, or why they cannot be sent."""
+    """One attempt to call a reconcile function: the intents that it yielded, or why they cannot be sent."""
 
     intents: Sequence[Aimed] = ()
     rows: Sequence[IntentRow] = ()
+    """What is stored of them; empty until `Evaluator.complete`."""
     called: Mapping[str, str] = {}
     """Keys of the last calls that took place, by target, as far as it asks for such."""
     withheld: Sequence[str] = ()

@@ -1,9 +1,9 @@
 """The fold: from a batch of records, and what was there before, to everything that they change.
 
 It does no I/O: it reads what it is given, and returns `Changes`, which State takes. It wakes the levels of changed
-parents; those that read a changed key, State finds. It calls users' index functions, whose errors become entries, and
-filters, whose errors wake the level. Live processors, history, replay and `levelog.testing` all fold with it, so that
-they agree.
+parents, receipts and observations; those that read a changed key, State finds. It calls users' index functions, whose
+errors become entries, and filters, whose errors wake the level. Live processors, history, replay and `levelog.testing`
+all fold with it, so that they agree.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -41,9 +41,9 @@ from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, U
 
 
 class Fold:
-    """Folds one batch, in the order of the log, on top of the stored state of its objects; used once.
+    """Folds one batch, in the order of the log, on top of what State holds of its objects; used once.
 
-    A record is compared with the stored state of its object (`_see`); the newest record of each object becomes its row
+    A record is compared with what is held of its object (`_see`); the newest record of each object becomes its row
     (`_change_object`); the row gives entries; row and entries wake levels.
     """
 

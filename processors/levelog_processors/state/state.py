@@ -35,7 +35,8 @@ class State(Contents):
     """The fold of all partitions up to a position, and the levels that rest on it.
 
     `fold` tells what records change, and changes nothing; `apply` takes those changes. `take` takes a decision that is
-    committed. `recall` takes changes of records that levels were decided on before: only their objects and entries.
+    committed. `recall` takes changes of records that levels were decided on before: their objects and entries, and
+    which levels are to be decided anew. `tables.py` and `evaluating.py` put in what SQL has of other processes' levels.
     """
 
     def __init__(self, program: Program, application: str, partitions: int, *, most_bodies: int | None = None) -> None:
@@ -51,7 +52,7 @@ class State(Contents):
         self.outdated = Outdated()
         """Levels that changed code has not decided on yet, if they are leased."""
         self.leased: Collection[int] = range(partitions)
-        """Partitions whose levels are decided on here; of others only objects and entries are followed."""
+        """Partitions whose levels are decided on here; levels of others are as SQL had them last."""
         self.ends = Ends()
         self.unwritten_reads: dict[tuple[ViewParent, IndexKey], bool] = {}
         """Keys that levels read, or do not any more, if the tables do not have that yet."""
