@@ -68,6 +68,8 @@ class SourceCalls:
 
         limit = None if self._source.timeout is None else self._source.timeout.total_seconds()
         pumping = asyncio.create_task(pump(), name=str(self._source))
+        # what it raises once it is cancelled is looked at, so that asyncio does not report it in the user's words
+        pumping.add_done_callback(lambda task: task.cancelled() or task.exception())
         getting: asyncio.Task[Any] | None = None
         try:
             while True:

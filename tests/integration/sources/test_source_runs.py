@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -402,17 +403,24 @@ async def test_a_generator_that_begins_with_a_change_is_told_what_to_do(stream: 
     assert shown(await read_all(stream)) == {}
 
 
-async def test_a_silent_generator_is_begun_anew_after_its_time(stream: LogStream) -> None:
+async def test_a_silent_generator_is_begun_anew_after_its_time_whatever_its_end_raises(stream: LogStream) -> None:
     lives = 0
 
     async def items() -> AsyncIterator[Any]:
         nonlocal lives
         lives += 1
         yield [Branch(name="main", commit=str(min(lives, 2)))]
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("s3cret")
 
+    left = list[str]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: left.append(context["message"]))
     async with recording(watched(items, timeout=timedelta(seconds=0.2)), stream):
         await until_shown(stream, main="2")
+    gc.collect()
+    assert left == []
 
 
 async def test_sources_go_on_after_the_log_was_away(nats_server: NatsServer) -> None:
