@@ -138,6 +138,9 @@ op.on.update(labels={"a": "b"})(handle); op.on.field("spec.image")(handle)
 op.on.create(Web)(handle); op.on.create(Shop)(handle)  # handle: its decorators name two classes
 op.on.create(handle); op.view(named("handle", view))
 # operator 'webs' has the handler 'handle' already; each handler needs a name of its own
+op.on.delete(handle); op.view(named("handle_deleted", view))  # has the handler 'handle_deleted' already
+op.on.create(handle); op.view(named("handle_deleted", view)); op.on.delete(handle)
+# has the view 'handle_deleted' already
 
 # Names of decorators, and what they are given.
 op.on.create(int)  # on.create: int, which is not a class derived from Resource

@@ -83,8 +83,10 @@ class CallRegistry:
         if handler.holds_object:
             finalizer_of(self._operator)  # refused before anything is claimed
         is_again = isinstance(before, type(handler)) and before.name == handler.name
-        if not is_again or (handler.adapter is None and not is_stacked):
-            for name in handler.names:
+        is_added_to = is_again and (handler.adapter is not None or is_stacked)
+        claimed = before.names if before is not None and is_added_to else ()
+        for name in handler.names:
+            if name not in claimed:
                 self._claim(handler.kind, name, handler.origin)
         self._handlers[key] = handler
         if isinstance(handler, RecordHandler):

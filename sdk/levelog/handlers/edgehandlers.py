@@ -87,8 +87,10 @@ class EdgeHandler(DecidedHandler):
 
     @property
     def names(self) -> Sequence[str]:
-        """Those of the writes that it yields, too."""
-        return (*super().names, *((self.writes_name, self.written_name) if self.is_yielding else ()))
+        """Those of the writes that it yields, and of the views of deleted objects, too."""
+        views = (self.name, self.writes_name) if self.is_yielding else (self.name,)
+        ends = [f"{view}_{END}" for view in views if "delete" in self.reasons]
+        return (*super().names, *((self.writes_name, self.written_name) if self.is_yielding else ()), *ends)
 
     @property
     def reads(self) -> Mapping[str, Any]:
@@ -291,7 +293,7 @@ class EdgeHandler(DecidedHandler):
             return Level(desired=IS_HANDLED, actual=IS_OPEN if is_open else IS_HANDLED)
 
         annotations: dict[str, Any] = {"parent": Mapping[str, Any], self.calls_name: self.calls_type}
-        function = declared(view, f"{self.name}_deleted", annotations, Level[Any])
+        function = declared(view, f"{self.name}_{END}", annotations, Level[Any])
         made = ViewHandler(function, known, Selector(), self.lender, deleting=True, of=self.reader.cls)
         made.is_of_deleted = made.is_made = True
         made.fingerprint = digest(_CODE, self.name, "deleted", self.reader.fingerprint)
