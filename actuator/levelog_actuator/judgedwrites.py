@@ -98,7 +98,8 @@ class JudgedWrite(Struct, frozen=True, kw_only=True):
             case Judgement.RETRY | Judgement.LOOK_LATER as judgement:
                 is_doubtful = intent.is_doubtful or judgement is Judgement.LOOK_LATER
                 answered = self.reply if case is None else case.read_failure
-                return try_later(settings, intent, self.error, is_doubtful=is_doubtful, reply=answered)
+                later = try_later(settings, intent, self.error, is_doubtful=is_doubtful, reply=answered)
+                return replace(later, answer=answer) if isinstance(later, Ended) else later
             case Judgement.WRITTEN if case is None and self.reply is not None:
                 return self._as_answered(self.reply, redactor)
             case Judgement.CONFLICT if seen is not None:

@@ -109,7 +109,7 @@ async def test_after_the_last_attempt_an_intent_fails_and_says_why(on_sandbox: A
     settings = msgspec.structs.replace(QUICK, attempts=3)
     async with on_sandbox.running(settings):
         (receipt,) = await on_sandbox.carried_out(wanted)
-    assert (receipt.outcome, receipt.attempts) == ("failed", 3)
+    assert (receipt.outcome, receipt.attempts, receipt.answer) == ("failed", 3, 503)
     assert "given up after 3 attempts: patch configmaps/" in receipt.error
     assert receipt.error.endswith("503 ServiceUnavailable: not now")
     assert len(on_sandbox.sent()) == 3
