@@ -14,6 +14,9 @@ from levelog_store.look.overview import error_of
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import decisions, intents
 
+_MOST_LEVELS: Final = 500
+"""Of one statement, which has a term for each; SQLite takes less than 1,000."""
+
 
 class FailedBefore(Struct, frozen=True, kw_only=True):
     """Those of one level: how many there were, and the last of them."""
@@ -36,8 +39,17 @@ async def read_refusals(
     connection: AsyncConnection, scope: Scope, before: Mapping[ViewParent, int]
 ) -> dict[ViewParent, FailedBefore]:
     """What failed of levels in rounds before the given ones; levels without any are missing."""
-    if not before:
-        return {}
+    found: dict[ViewParent, FailedBefore] = {}
+    levels = sorted(before)
+    for start in range(0, len(levels), _MOST_LEVELS):
+        part = {level: before[level] for level in levels[start : start + _MOST_LEVELS]}
+        found |= await _read_refusals(connection, scope, part)
+    return found
+
+
+async def _read_refusals(
+    connection: AsyncConnection, scope: Scope, before: Mapping[ViewParent, int]
+) -> dict[ViewParent, FailedBefore]:
     made, wrote = decisions.c, intents.c
     rested = select(made.view, made.parent, func.max(made.round)).group_by(made.view, made.parent)
     rested = rested.where(

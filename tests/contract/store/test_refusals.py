@@ -51,3 +51,5 @@ async def test_failures_count_since_the_level_was_in_sync_and_before_the_round(d
     }
     assert await told(database, {SHOP: 2}) == {SHOP: (1, "delete pods/default/old", "old")}
     assert await told(database, {}) == {}
+    many = {f"webs.example.com/default/{number}": 1 for number in range(1_200)}  # more terms than SQLite takes in one
+    assert await told(database, {**many, SHOP: 5}) == {SHOP: last}
