@@ -6,7 +6,6 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from msgspec.structs import replace
-from sqlalchemy import Dialect, Update, bindparam, update
 
 from levelog.calls.executor import Failure
 from levelog.handlers.runs import DaemonHandler
@@ -14,9 +13,9 @@ from levelog_actuator import daemoncalls
 from levelog_actuator.daemoncalls import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.results import Later, Result
-from levelog_store.actuate import daemonstates as stored
-from levelog_store.actuate.claims import IS_KEY, IS_OF_CLAIM, IS_OWNERS, ClaimedIntent
-from levelog_store.dialects import now
+from levelog_store.actuate.claims import CLAIMED, ClaimedIntent
+from levelog_store.dialects import change, now
+from levelog_store.rows import Scope
 from levelog_store.tables import intents
 from rigs.machine.bugs import Bug, replaces
 from rigs.machine.edges.edgebugs import given_back_by_anybody, under_any_claim
@@ -24,18 +23,24 @@ from rigs.machine.laboratory import Laboratory
 from rigs.machine.planting import Planted
 
 
-@replaces("put", stored)
-def kept_by_anybody(_: Dialect) -> Update:
+async def _keep(connection: Any, scope: Scope, intent: ClaimedIntent, progress: bytes, *conditions: Any) -> bool:
+    changed = await change(connection, scope, intents, intents.c.key == intent.key, *conditions, progress=progress)
+    return changed == 1
+
+
+@replaces("keep_progress", daemoncalls)
+async def kept_by_anybody(connection: Any, scope: Scope, _: str, intent: ClaimedIntent, progress: bytes) -> bool:
     """State is kept although another actuator has claimed the run."""
-    content = bindparam("content", type_=intents.c.progress.type)
-    return update(intents).where(IS_KEY, bindparam("by") == bindparam("by")).values(progress=content)
+    return await _keep(connection, scope, intent, progress)
 
 
-@replaces("put", stored)
-def kept_under_any_claim(dialect: Dialect) -> Update:
+@replaces("keep_progress", daemoncalls)
+async def kept_under_any_claim(
+    connection: Any, scope: Scope, owner: str, intent: ClaimedIntent, progress: bytes
+) -> bool:
     """State is kept although the actuator lost the claim that it is of, and has another one."""
-    content = bindparam("content", type_=intents.c.progress.type)
-    return update(intents).where(IS_KEY, IS_OWNERS, intents.c.expires_at > now(dialect)).values(progress=content)
+    table, lasts = intents.c, intents.c.expires_at > now(connection.dialect)
+    return await _keep(connection, scope, intent, progress, table.state == CLAIMED, table.owner == owner, lasts)
 
 
 def ended_under_any_claim(_: Laboratory[Any]) -> Generator[None]:
@@ -44,11 +49,14 @@ def ended_under_any_claim(_: Laboratory[Any]) -> Generator[None]:
         yield
 
 
-@replaces("put", stored)
-def kept_after_the_claim(_: Dialect) -> Update:
+@replaces("keep_progress", daemoncalls)
+async def kept_after_the_claim(
+    connection: Any, scope: Scope, owner: str, intent: ClaimedIntent, progress: bytes
+) -> bool:
     """State is kept although the claim has ended, so that another actuator may be about to claim the run."""
-    content = bindparam("content", type_=intents.c.progress.type)
-    return update(intents).where(IS_KEY, IS_OWNERS, IS_OF_CLAIM).values(progress=content)
+    table = intents.c
+    is_held = table.state == CLAIMED, table.owner == owner, table.claim == intent.claim
+    return await _keep(connection, scope, intent, progress, *is_held)
 
 
 @replaces("begin", Effects)
