@@ -23,8 +23,8 @@ from levelog.operator import OPERATOR, Operator, loaded_into
 from levelog.resources import ResourceBase
 from levelog_base.errors import ConfigurationError, OperatorError
 from levelog_base.wire.objects import Application
-from levelog_cli.layers import REPLACED
 from levelog_cli.packages import Package, package_of
+from levelog_cli.replacedlibraries import REPLACED
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.settings import Settings
 from levelog_processors.program import Program

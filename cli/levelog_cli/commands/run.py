@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 from typer.core import TyperCommand
 
 from levelog_cli.commands.declaring import argument, switch, taking
-from levelog_cli.layers import REPLACED
 from levelog_cli.packages import file_of
+from levelog_cli.replacedlibraries import REPLACED
 from levelog_cli.running import execute
 from levelog_cli.settings import NATS, Settings
 from levelog_cli.wiring.roles import EVERYTHING, Role, refuse_missing
