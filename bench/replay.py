@@ -60,19 +60,19 @@ async def run(console: Console, count: int) -> None:
         add("nats-py: messages fetched, and not looked at", written, written / fetched)
         add("records of the log, read", written, await _read(stream))
         once = written - count + count // VERSIONS
-        what = f"mode recorded: the first {once}, each of another object, folded up to a decision"
+        what = f"replay: the first {once}, each of another object, folded up to a decision"
         add(what, once, await _fold(stream, once))
         before = _most_memory_mb()
-        what = f"mode recorded: all, {VERSIONS} versions of each object, folded up to a decision"
+        what = f"replay: all, {VERSIONS} versions of each object, folded up to a decision"
         add(what, written, await _fold(stream, written))
         grown = _most_memory_mb() - before
         short = await ensure_stream(connection, Cluster("bench-short"))
         written = await _record(short, IN_ORDER)
         recording, program = await _opened(short)
         decided, seconds = await _in_order(recording, program)
-        add(f"mode log: {written} records, decided on after each", written, seconds)
+        add(f"what-if: {written} records, decided on after each", written, seconds)
         again = await _again(_Decided(recording, decided))
-        add(f"mode recorded: {len(decided)} decisions made again, a snapshot for each", len(decided), again)
+        add(f"replay: {len(decided)} decisions made again, a snapshot for each", len(decided), again)
     console.print(table)
     console.print(f"most memory for {count} records: {grown:+,.0f} MB to that for {once}")
 

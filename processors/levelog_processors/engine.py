@@ -52,10 +52,10 @@ log = logging.getLogger(__name__)
 class Engine:
     """Folds all partitions in memory and decides for the leased ones, one step at a time; the caller chooses when.
 
-    Processors, simulations, replay in mode `log` and the state machines of the tests all step this engine. What is
-    folded is written by `flush`, some of it with the next decisions. Steps raise LeaseLost, with nothing committed, if
-    the partitions are no longer leased, and CommitsLost if the tables are behind the earlier steps: after that, and
-    after any other failure of a step, `load` has to start again from the tables.
+    Processors, simulations, `what-if` and the state machines of the tests all step this engine. What is folded is
+    written by `flush`, some of it with the next decisions. Steps raise LeaseLost, with nothing committed, if the
+    partitions are no longer leased, and CommitsLost if the tables are behind the earlier steps: after that, and after
+    any other failure of a step, `load` has to start again from the tables.
     """
 
     def __init__(

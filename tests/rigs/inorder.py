@@ -1,4 +1,4 @@
-"""What mode `log` decides on a history, in memory; and what the tables of a database would hold of it."""
+"""What `what-if` decides on a history, in memory; and what the tables of a database would hold of it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack

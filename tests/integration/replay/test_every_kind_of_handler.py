@@ -150,7 +150,7 @@ class Sized:
 
 
 async def decided(file: Path, *, size: int = 1000, url: str = "") -> bytes:
-    """Every decision of mode `log`, as JSON."""
+    """Every decision of `what-if`, as JSON."""
     return await decided_in_order(program(), Sized(open_bundle(file), size), url)
 
 
