@@ -65,6 +65,15 @@ Resource: TypeAlias = ServedKind
 Spec: TypeAlias = ReadOnly
 Status: TypeAlias = ReadOnly
 Diff: TypeAlias = tuple[DiffItem, ...]
+AnnotationsDiffBaseStorage: TypeAlias = UnusedStorage
+AnnotationsProgressStorage: TypeAlias = UnusedStorage
+DiffBaseStorage: TypeAlias = UnusedStorage
+MultiDiffBaseStorage: TypeAlias = UnusedStorage
+MultiProgressStorage: TypeAlias = UnusedStorage
+ProgressStorage: TypeAlias = UnusedStorage
+SmartProgressStorage: TypeAlias = UnusedStorage
+StatusDiffBaseStorage: TypeAlias = UnusedStorage
+StatusProgressStorage: TypeAlias = UnusedStorage
 
 EVERYTHING = ResourceMarker.EVERYTHING
 
@@ -106,8 +115,6 @@ def __getattr__(name: str) -> Any:
     """Load Kopf's command line; say of names that mean nothing here what to do instead. Raises OperatorError."""
     if name == "cli":  # which loads the command line
         return import_module("levelog.compat.kopf.cli")
-    if name.endswith(("DiffBaseStorage", "ProgressStorage")):
-        return UnusedStorage
     sentence = _REFUSED.get(name, NO_WEBHOOKS if name.startswith("Webhook") else "")
     if sentence:
         raise OperatorError(f"kopf.{name}: {sentence}")
@@ -119,12 +126,15 @@ __all__ = [
     "EVERYTHING",
     "PRESENT",
     "Annotations",
+    "AnnotationsDiffBaseStorage",
+    "AnnotationsProgressStorage",
     "AsyncDaemonStopperChecker",
     "Body",
     "BodyEssence",
     "ConnectionInfo",
     "DaemonStopped",
     "Diff",
+    "DiffBaseStorage",
     "DiffItem",
     "DiffOperation",
     "ErrorsMode",
@@ -140,6 +150,8 @@ __all__ = [
     "LoginError",
     "Memo",
     "Meta",
+    "MultiDiffBaseStorage",
+    "MultiProgressStorage",
     "ObjectLogger",
     "ObjectReference",
     "OperatorSettings",
@@ -147,13 +159,17 @@ __all__ = [
     "Patch",
     "PatchFn",
     "PermanentError",
+    "ProgressStorage",
     "RawBody",
     "RawEvent",
     "RawEventType",
     "Reason",
     "Resource",
+    "SmartProgressStorage",
     "Spec",
     "Status",
+    "StatusDiffBaseStorage",
+    "StatusProgressStorage",
     "Store",
     "SyncDaemonStopperChecker",
     "TemporaryError",
