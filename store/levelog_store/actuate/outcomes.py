@@ -33,7 +33,17 @@ from levelog_store.actuate.claims import (
     is_one_of_keys,
     is_unsettled,
 )
-from levelog_store.dialects import OF_SCOPE, built_once, change, has_match, locked, now, one_of_named, run
+from levelog_store.dialects import (
+    OF_SCOPE,
+    Timestamp,
+    built_once,
+    has_match,
+    locked,
+    now,
+    one_of_named,
+    run,
+    write,
+)
 from levelog_store.rows import Scope
 from levelog_store.tables import intents, levels
 
@@ -162,10 +172,15 @@ async def take_unseen(
     )
     rows = (await connection.execute(unseen)).mappings().all()
     writes = [UnseenWrite(**{name: row[name] for name in _UNSEEN}, age=row["now"] - row["decided_at"]) for row in rows]
-    for write in writes:
-        at = rows[0]["now"] - after + min(max(write.age, after), most)
-        await change(connection, scope, intents, table.key == write.key, table.state == WRITTEN, due_at=at)
+    again = {each.key: rows[0]["now"] - after + min(max(each.age, after), most) for each in writes}
+    values = [{"of_scope": scope.number, "of_key": key, "at": at} for key, at in again.items()]
+    await write(connection, _look_again(), values)
     return writes
+
+
+@built_once
+def _look_again() -> Update:
+    return update(intents).where(IS_KEY, intents.c.state == WRITTEN).values(due_at=bindparam("at", type_=Timestamp()))
 
 
 async def unrelayed(connection: AsyncConnection, scope: Scope, limit: int) -> Sequence[Row[Any, Any]]:

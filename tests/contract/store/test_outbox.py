@@ -30,6 +30,7 @@ from rigs.intents import NOON, claim_decided, claimed_intent, decide, intent, in
 from rigs.leasing import SCOPE, scope_numbered
 from rigs.locks import until_one_waits
 from rigs.run.examples import examples
+from rigs.statements import counting
 
 A, B = "pods/default/a", "pods/default/b"
 LEASE = timedelta(seconds=30)
@@ -424,6 +425,18 @@ async def test_a_target_is_looked_at_a_while_after_the_receipt_and_then_when_it_
         (write,) = await take_unseen(connection)
         assert write.age > timedelta(days=1)
         assert timedelta(minutes=4) < await due_in(connection) + LEASE <= timedelta(minutes=5)
+
+
+async def test_all_that_are_looked_at_are_put_off_by_one_statement(database: Database) -> None:
+    rows = [intent(each, state="written", is_folded=True, result_version=7, due_at=NOON) for each in (A, B)]
+    await decide(database, *rows)
+    async with database.transaction() as connection:
+        for row in rows:
+            await add_level(connection, row)
+    with counting() as counted:
+        async with database.transaction() as connection:
+            assert len(await take_unseen(connection)) == 2
+    assert counted.statements == 2
 
 
 async def take_unseen(connection: AsyncConnection) -> list[UnseenWrite]:
