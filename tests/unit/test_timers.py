@@ -3,10 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog import Operator
+from levelog import Operator, OperatorError
 from levelog.edges import Unfinished
 from levelog.effects import Call
 from levelog.handlers.callnames import CHANGED, TIMED
@@ -48,6 +49,19 @@ def test_the_first_call_without_a_record_comes_soon_whatever_the_api_says_of_the
     assert first <= NOW + max(every, PATIENCE)
     if created <= NOW:
         assert first == created
+
+
+def test_an_index_may_have_the_name_that_calls_of_a_timer_have_only_if_they_are_recorded() -> None:
+    def check_calls(web: Web) -> list[tuple[str, str]]:
+        return [(web.metadata.name, "")]
+
+    op = Operator("webs")
+    op.timer(Web, every=timedelta(hours=1), recorded=False)(check)
+    op.index(check_calls)
+    op = Operator("webs")
+    op.timer(Web, every=timedelta(hours=1))(check)
+    with pytest.raises(OperatorError, match="has the timer 'check_calls' already"):
+        op.index(check_calls)
 
 
 @given(made=MOMENTS, delay=TIMES)

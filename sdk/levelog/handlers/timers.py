@@ -77,6 +77,11 @@ class TimerHandler(DecidedHandler):
         require_flag(self.title, "sharp", sharp)
 
     @property
+    def names(self) -> Sequence[str]:
+        """Without that of its calls if they are not recorded."""
+        return super().names if self.recorded else (self.name,)
+
+    @property
     def reads(self) -> Mapping[str, Any]:
         """The time, too."""
         return {"now": datetime, **super().reads}
