@@ -1,6 +1,7 @@
 """`levelog dev`: an operator, its cluster and its levels, while files change."""
 
 import json
+import os
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -38,6 +39,10 @@ async def begun(running: Running, levelog: Levelog) -> KubeClient:
 async def read(client: KubeClient, path: str) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads((await client.request("GET", path)).body)
     return answer
+
+
+def newest_child(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[-1])
 
 
 def has(client: KubeClient, path: str) -> Callable[[], Awaitable[bool]]:
@@ -199,6 +204,14 @@ async def test_what_somebody_else_has_set_or_deleted_stays_so_until_the_file_is_
             objects.write_text(objects.read_text() + "# saved again\n")
             await until(lambda: "created Shop first" in since_saved(), "a creation by the save")
         assert await running.stops() == 0
+
+
+async def test_it_ends_if_what_applies_saved_objects_has_ended(levelog: Levelog) -> None:
+    with levelog.start("dev", "shop.py", "--create", "first.yaml") as running:
+        async with await begun(running, levelog):
+            os.kill(newest_child(running.pid), signal.SIGTERM)
+            assert await running.ends() == 1
+            assert "the process of the objects ended with status 0" in running.log.read_text()
 
 
 async def test_a_write_that_fails_is_one_line_and_its_level_another(levelog: Levelog) -> None:

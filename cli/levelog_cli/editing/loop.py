@@ -28,6 +28,8 @@ from levelog_processors import tables
 from levelog_sandbox import Sandbox
 from levelog_sandbox.objects.journal import Journal
 
+log = logging.getLogger(__name__)
+
 _OUTPUTS: Final = (1, 2)
 """Descriptors of stdout and stderr."""
 
@@ -72,7 +74,8 @@ def develop(
                     applying.stop()
                 applying = family.fork("objects", lambda: keep_applied(own, objects, notes))
             family.wait(cluster, *reloader.waited_for)
-            _require(cluster, family)
+            for part in (cluster, applying):
+                _require(part, family)
 
 
 def _have_one_cluster(kubeconfig: Path) -> None:
@@ -106,10 +109,12 @@ def _start_cluster(family: Family, folder: Path, kubeconfig: Path, port: int) ->
     return cluster, ""
 
 
-def _require(cluster: Child, family: Family) -> None:
-    """End the command as the cluster has ended, if nobody asked it to."""
-    if not cluster.is_alive() and not family.is_ending:
-        raise SystemExit(cluster.exitcode or FAILED)
+def _require(part: Child | None, family: Family) -> None:
+    """End the command as a part of it has ended, if nobody asked it to; one that failed has said why."""
+    if part is not None and not part.is_alive() and not family.is_ending:
+        if (part.exitcode or 0) <= 0:
+            log.error("the process of the %s ended with status %s", part.name, part.exitcode)
+        raise SystemExit(part.exitcode or FAILED)
 
 
 @contextmanager

@@ -73,9 +73,9 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 
 def _stamp_of(file: Path) -> _Stamp | None:
-    """None if the file is not there."""
+    """None if no file can be looked at there."""
     try:
         status = file.stat()
-    except FileNotFoundError:
+    except OSError:
         return None
     return _Stamp(status.st_mtime_ns, status.st_ino, status.st_size)

@@ -49,6 +49,23 @@ def test_a_change_counts_once_two_looks_find_the_same(tmp_path: Path) -> None:
     assert sources.changed() == [file]
 
 
+def test_a_file_whose_folder_became_a_file_is_gone_until_it_is_there_again(tmp_path: Path) -> None:
+    file = tmp_path / "objects/first.yaml"
+    file.parent.mkdir()
+    file.write_text("")
+    sources = WatchedFiles(lambda: [file])
+    sources.mark()
+    file.unlink()
+    file.parent.rmdir()
+    file.parent.write_text("")
+    assert changed(sources) == ["first.yaml"]
+    sources.mark()
+    file.parent.unlink()
+    file.parent.mkdir()
+    file.write_text("")
+    assert changed(sources) == ["first.yaml"]
+
+
 def test_a_file_of_the_same_size_and_time_that_replaced_another_has_changed(tmp_path: Path) -> None:
     file, new = tmp_path / "shop.py", tmp_path / "new"
     file.write_text("x = 1")
