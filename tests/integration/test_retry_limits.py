@@ -53,13 +53,17 @@ def test_a_function_is_given_up_at_its_limit_and_called_for_what_comes_next(
         simulation.call_through(function)
         simulation.apply(web(image="a"))
         simulation.advance(10 * MINUTE)
-        assert called == [("a", retry) for retry in range(attempts)]
+        assert called == (tries := [("a", retry) for retry in range(attempts)])
         if kind in KEEP_LEVELS:
             level = simulation.level("function", "default", "shop")
             assert (level.status, str(error) in level.reason) == ("failed", True), level
+        if "timer" in kind:
+            simulation.advance(DAY)
+            assert called == tries * 2, "it is due again, although its object is as before"
+        called.clear()
         simulation.apply(web(image="b"))
         simulation.advance(DAY)
-        assert set(called[attempts:]) == {("b", 0)}
+        assert set(called) == {("b", 0)}
 
 
 def test_limits_of_an_operator_hold_for_each_function_that_says_nothing_else() -> None:
