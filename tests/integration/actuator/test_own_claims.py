@@ -5,14 +5,20 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from sqlalchemy import update
 
 from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import RECHECK_SECONDS, OwnClaims
 from levelog_store.actuate import claims
+from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
-from rigs.acting import QUICK
-from rigs.intents import decide, intent
+from levelog_store.tables import intents
+from rigs.acting import QUICK, Acting, writes
+from rigs.faults import Hold
+from rigs.intents import decide, intent, states
 from rigs.leasing import SCOPE
+from rigs.waiting import until
 
 
 async def test_a_look_that_began_before_a_claim_says_nothing_of_it(
@@ -55,3 +61,22 @@ async def test_a_look_that_began_before_a_claim_says_nothing_of_it(
         may_go_on.set()
         assert await looking
         assert await own.is_mine(second[again])
+
+
+async def test_invariant_7_what_another_actuator_claimed_while_it_waited_for_its_turn_is_not_sent(
+    on_sandbox: Acting,
+) -> None:
+    waited = 0.0
+    on_sandbox.clock = lambda: elapsed() + waited
+    seen = [await on_sandbox.make("configmaps", f"a-{number}") for number in range(3)]
+    held = on_sandbox.proxy.add(Hold(stage="answer"), writes)
+    async with on_sandbox.running(replace(QUICK, requests=1)):
+        keys = await on_sandbox.decide(*(on_sandbox.intent("patch", each, body={"data": {"k": "1"}}) for each in seen))
+        await held.until_applied()
+        await until(lambda: states(on_sandbox.database, keys), "claims", accept=lambda found: found == ["claimed"] * 3)
+        async with on_sandbox.database.transaction() as connection:
+            await connection.execute(update(intents).where(intents.c.key == keys[1]).values(owner="another"))
+        waited = 2 * RECHECK_SECONDS
+        held.release()
+        await on_sandbox.receipts_of([keys[0], keys[2]])
+    assert sorted(request.name for request in on_sandbox.sent()) == ["a-0", "a-2"]
