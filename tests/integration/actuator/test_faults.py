@@ -116,6 +116,19 @@ async def test_after_the_last_attempt_an_intent_fails_and_says_why(on_sandbox: A
     assert on_sandbox.postponed == 2
 
 
+async def test_invariant_14_a_write_that_keeps_failing_holds_up_no_other_of_its_kind(on_sandbox: Acting) -> None:
+    stuck, *others = [await on_sandbox.make("configmaps", name) for name in ("stuck", "a", "b", "c")]
+    on_sandbox.proxy.add(Refuse(code=503), asks("patch", name="stuck"), times=None)
+    body = {"data": {"k": "1"}}
+    async with on_sandbox.running(msgspec.structs.replace(QUICK, requests=1)):
+        (key,) = await on_sandbox.decide(on_sandbox.intent("patch", stuck, body=body))
+        await until(lambda: on_sandbox.postponed > 0, "a vain try")
+        receipts = await on_sandbox.carried_out(*(on_sandbox.intent("patch", each, body=body) for each in others))
+        row = (await on_sandbox.rows())[key]
+    assert [each.outcome for each in receipts] == ["written"] * 3
+    assert (row["receipt"], "503" in row["error"]) == (None, True)
+
+
 async def test_two_intents_for_one_object_are_sent_one_after_the_other(on_sandbox: Acting) -> None:
     seen = await on_sandbox.make("configmaps", "a")
     first, second = [on_sandbox.intent("patch", seen, body={"data": {"k": value}}) for value in "12"]
