@@ -9,6 +9,7 @@ from levelog_store.tables import key_versions, levels, syncs, wakeups
 from rigs.kinds import Pod, Web
 from rigs.nats import NatsServer
 from rigs.processing import PARTITIONS, Processing
+from rigs.waiting import until
 from rigs.webs import NOON, PODS, WEBS, lists_done, pod, web
 
 
@@ -97,3 +98,19 @@ async def test_levels_say_from_where_to_where_history_is_missing_until_it_is_lis
             async with stack.database.reading() as connection:
                 inputs = await read_inputs(connection, stack.scope)
                 assert [(each.resource, each.error) for each in inputs if each.error] == errors
+
+
+async def test_invariant_5_two_processors_agree_on_what_is_stale(nats_server: NatsServer, postgres_url: str) -> None:
+    async with Processing(nats_server.url, postgres_url, [operator()]) as stack:
+        stack.start("one")
+        await stack.start_more("two")
+        await stack.folded(await stack.listed(*[web(f"shop{number}", number + 1) for number in range(8)], version=20))
+        begun, ended = lists_done(PODS, 30)
+        for mark, status in ((begun, "drifting"), (ended, "in_sync")):
+            await stack.mark_in_turn(mark)
+
+            async def are_all(wanted: str = status) -> bool:
+                rows = [row for row in await stack.rows(levels) if row["view"] == "webs/freshness"]
+                return [row["status"] for row in rows] == [wanted] * 8
+
+            await until(are_all, f"all levels {status}")

@@ -177,6 +177,11 @@ class Processing(Assembled):
         """Append a mark to every partition; returns the sequence of the last."""
         return await self._appender.append(*self._writer.to_all_partitions(record))
 
+    async def mark_in_turn(self, record: AboutResource) -> None:
+        """Append a mark to every partition, to each once the one before is folded."""
+        for message in self._writer.to_all_partitions(record):
+            await self.folded(await self._appender.append(message))
+
     async def expire(self, last: int) -> None:
         """Let all records up to a sequence expire, and keep those that come."""
         second = 1_000_000_000
