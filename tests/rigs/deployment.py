@@ -96,13 +96,6 @@ class Deployment(Assembled):
         ended = await self.levelog.ends("migrate", "--database-url", self.database_url)
         assert ended.status == 0, ended
 
-    async def use_database(self, url: str) -> None:
-        """Go on with another, empty database of the same server; only while nothing that uses it runs."""
-        assert not any(self.running[role].is_running for role in self.sql)
-        await self._disconnect()
-        self.database_url = url
-        await self.migrate()
-
     def start(self, *roles: Role) -> None:
         """Start processes, all if none is named."""
         for role in roles or self.roles:
