@@ -237,6 +237,15 @@ print(load_kube_config.__code__.co_filename)
     assert loaded.stdout.startswith(str(tmp_path))
 
 
+def test_what_the_image_leaves_out_can_be_kept() -> None:
+    kept = re.search(r'--build-arg KEEP="([^"]*)"', DOCKERFILE)
+    assert kept is not None
+    assert re.findall(r'case " \$KEEP " in \*" (\S+) "\*\)', DOCKERFILE) == kept[1].split()
+    assert f"`--build-arg KEEP={kept[1]}`" in (ROOT / "docs/deployment.md").read_text()
+    [package] = re.findall(r"uninstall --quiet --yes (\S+)", DOCKERFILE)
+    assert re.search(rf"^{package}==", (ROOT / "requirements/runtime.txt").read_text(), re.MULTILINE)
+
+
 def test_a_target_has_the_nats_server_that_a_single_process_starts_and_the_default_has_none() -> None:
     *_, single, last = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)
     assert single.startswith("processes AS single\n")

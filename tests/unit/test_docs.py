@@ -90,6 +90,10 @@ def test_contributing_is_a_page_that_names_every_room_and_what_there_is() -> Non
     assert len(page.splitlines()) <= 90
 
 
+def test_there_are_documents_to_look_at() -> None:
+    assert {ROOT / "README.md", DOCS / "architecture.md", ROOT / "sdk/README.md"} <= set(documents())
+
+
 @pytest.mark.parametrize("document", list(documents()), ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_relative_link_leads_somewhere(document: Path) -> None:
     broken: list[str] = []
