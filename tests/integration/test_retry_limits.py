@@ -1,5 +1,6 @@
 """How often and for how long a function that fails is tried: each kind has its own limits, or its operator's."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -86,6 +87,10 @@ def test_limits_of_an_operator_hold_for_each_function_that_says_nothing_else() -
     def paged(request: str) -> None:
         note("paged")
 
+    @op.effect(retries=0)
+    def rung(request: str) -> None:
+        note("rung")
+
     @op.view
     def told(web: Web) -> Level[int]:
         return Level(desired=1, actual=0)
@@ -93,11 +98,12 @@ def test_limits_of_an_operator_hold_for_each_function_that_says_nothing_else() -
     @op.reconcile(told)
     def tell(web: Web) -> Iterator[Intent]:
         yield call(paged, web.metadata.name)
+        yield call(rung, web.metadata.name)
 
     with Simulation(op) as simulation:
-        simulation.call_through(once, timed, paged)
+        simulation.call_through(once, timed, paged, rung)
         simulation.apply(web("a"))
         simulation.advance(10 * MINUTE)
-        assert (called.count("once"), called.count("timed"), called.count("paged")) == (1, 11, 3)
+        assert Counter(called) == {"once": 1, "timed": 11, "paged": 3, "rung": 1}
         simulation.advance(timedelta(hours=2))
         assert called.count("timed") in (60, 61)
