@@ -123,6 +123,8 @@ def test_what_a_handler_changes_in_a_value_is_its_own(tmp_path: Path) -> None:
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply(size=1) == ["{'a': ({'size': [1]},)}", "no such key"]
         assert kopf.apply("b", metadata={"labels": {"x": "y"}})[0] == "{'a': ({'size': [1]},)}"
+        assert kopf.apply() == ["{}", "no such key"]  # as None was returned for what it has become
+        assert kopf.apply(size=2)[0] == "{'a': ({'size': [2]},)}"
         assert kopf.delete() == []
         assert kopf.apply("b") == ["{}", "no such key"]
 
