@@ -110,24 +110,30 @@ def counts(memo, spec, **_):
         await one.tells("counts", 4, 1)  # the memo of the process before is gone
 
 
-async def test_a_handler_whose_process_is_killed_is_called_again(tmp_path: Path) -> None:
-    source = """
-@kopf.on.create(*SHOPS)
-async def creates(**_):
+@pytest.mark.parametrize("edge", ["create", "delete"])
+async def test_a_handler_whose_process_is_killed_is_called_again(tmp_path: Path, edge: str) -> None:
+    source = f"""
+@kopf.on.{edge}(*SHOPS)
+async def handles(**_):
     tell("begins")
     await asyncio.sleep(2)
     tell("ends")
 """
     async with rival("levelog", tmp_path, source) as one:
         one.make("a")
+        if edge == "delete":
+            await one.tells("made", "a")
+            one.delete("a")
         await one.tells("begins")
         one.kill()
         assert not one.told("ends")
+        assert ("finalizers" in one.sandbox.user.get(SHOPS, "a")["metadata"]) == (edge == "delete")
         one.start()
         await one.tells("ends")
         assert len(one.told("begins")) == 2
         await one.is_calm()
         assert len(one.told("ends")) == 1
+        assert bool(one.sandbox.user.list(SHOPS)) == (edge == "create")
 
 
 async def test_several_processes_share_the_objects_of_a_file_and_each_has_its_start_up_and_its_memos(
