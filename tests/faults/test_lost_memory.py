@@ -1,6 +1,7 @@
-"""What an effect did is remembered in the log and in the tables: whichever is lost, nothing is done again."""
+"""What effects did and handlers were told is in the log and in the tables: whichever is lost, nothing is done again."""
 
-from collections import defaultdict
+import asyncio
+from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from typing import Final
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 from sqlalchemy import delete, select, update
 
 from levelog import Call, Index, Intent, Level, Operator, Resource, Struct, call
@@ -18,7 +20,9 @@ from levelog_log.transport.connection import connect as connect_nats
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox, StatusError
 from levelog_store.connect.database import Database
+from levelog_store.fold.checkpoints import advance_checkpoints
 from levelog_store.tables import levels, metadata, scopes
+from rigs.acting import QUICK
 from rigs.kinds import definition, manifest
 from rigs.logs import delete_stream, expire
 from rigs.nats import NatsServer
@@ -27,6 +31,8 @@ from rigs.waiting import until
 
 Asked = tuple[str, str]
 """Tenant and plan."""
+Edge = tuple[str, str | None, str]
+"""Tenant, the plan that was handled last, and the plan."""
 
 
 class Bill(Struct):
@@ -50,6 +56,10 @@ class Company:
         """Of all bills that were asked for; each is made, whatever is answered."""
         self.refused: set[Asked] = set()
         """Bills that are made, and answered with an error."""
+        self.unanswered: set[Asked] = set()
+        """Bills that are made, and never answered."""
+        self.edges: list[Edge] = []
+        """What the handler was told."""
         self._sandbox = sandbox
         self._nats = nats
         self._database_url = database_url
@@ -60,10 +70,12 @@ class Company:
     def operator(self) -> Operator:
         op = Operator("billing")
 
-        @op.effect
+        @op.effect(timeout=timedelta(hours=1))
         async def bill(request: Bill, idempotency_key: str) -> int:
             asked = request.tenant, request.plan
             self.keys[asked].append(idempotency_key)
+            if asked in self.unanswered:
+                await asyncio.Event().wait()
             if asked in self.refused:
                 raise ConnectionError("answered 502")
             return len(self.keys)
@@ -76,7 +88,22 @@ class Company:
         def send(tenant: Tenant) -> Iterator[Intent]:
             yield call(bill, Bill(tenant.metadata.name, tenant.spec.plan))
 
+        @op.on.create
+        @op.on.update
+        async def note(tenant: Tenant, old: Tenant | None) -> None:
+            self.edges.append((tenant.metadata.name, old.spec.plan if old else None, tenant.spec.plan))
+
         return op
+
+    @property
+    def told(self) -> set[Asked]:
+        """What was billed, and the handler was told of."""
+        return self.keys.keys() & {(tenant, plan) for tenant, _, plan in self.edges}
+
+    def answer_all(self) -> None:
+        """From now on."""
+        self.refused.clear()
+        self.unanswered.clear()
 
     @property
     def counts(self) -> dict[Asked, int]:
@@ -90,8 +117,10 @@ class Company:
     async def running(self) -> AsyncGenerator[None]:
         """Ingest, a processor and an actuator."""
         config, program = self._sandbox.kubeconfig(self._folder / "kubeconfig"), Program([self.operator()])
-        servers = config, self._nats.url, self._database_url
-        async with together(*servers, Application("billing"), program, [Tenant]) as self._running:
+        where = config, self._nats.url, self._database_url, Application("billing")
+        # at its end an actuator waits for a call as long as for a request, and no claim ends by itself
+        settings = replace(QUICK, request=timedelta(seconds=0.5), lease=timedelta(hours=1))
+        async with together(*where, program, [Tenant], settings=settings) as self._running:
             await until(self._is_served, "the API of tenants")
             yield
 
@@ -103,16 +132,18 @@ class Company:
         return True
 
     async def shows(self, **statuses: str) -> None:
-        """Wait until the levels of tenants have these statuses, and what effects did is in the log as it is now."""
+        """Wait until bills have these statuses, all edges are handled, and what was done is in the log as it is now."""
 
         async def is_there() -> bool:
             self._running.check()
             async with self._running.database.reading() as connection:
-                rows = await connection.execute(select(levels.c.parent, levels.c.status))
+                rows = (await connection.execute(select(levels.c.view, levels.c.parent, levels.c.status))).all()
                 at = (await connection.execute(select(scopes.c.calls_recorded_at))).scalar_one()
                 is_recorded = at is not None and at > datetime.now(UTC) - timedelta(hours=1)
-                found = {parent.rpartition("/")[2]: status for parent, status in rows}
-                return is_recorded and found.items() >= statuses.items()
+                found = {(view, parent.rpartition("/")[2]): status for view, parent, status in rows}
+                wanted = {("billing/billed", name): status for name, status in statuses.items()}
+                wanted |= {("billing/note", name): "in_sync" for name in statuses}
+                return is_recorded and found.items() >= wanted.items()
 
         await until(is_there, f"levels {statuses}", seconds=30)
 
@@ -120,7 +151,9 @@ class Company:
         """Let all records of the log expire but the newest, those of effects long after they were recorded last."""
         async with self._log() as stream:
             await expire(stream, keep=1)
+            end = (await stream.state()).last_seq
         async with await Database.open(self._database_url) as database, database.transaction() as connection:
+            await advance_checkpoints(connection, self._running.scope, range(PARTITIONS), end)  # idle ones lag behind
             await connection.execute(update(scopes).values(calls_recorded_at=datetime.now(UTC) - timedelta(days=2)))
 
     @asynccontextmanager
@@ -151,45 +184,63 @@ async def company(nats_server: NatsServer, database_url: str, tmp_path: Path) ->
 
 
 async def bill_three(company: Company) -> None:
-    """`a` for two plans, `b` for one and another that is answered with an error, `c` for one that is."""
-    company.refused |= {("c", "small"), ("b", "large")}
+    """`a` for two plans, `b` for one and another that is never answered, `c` for one that is answered with an error."""
+    company.refused.add(("c", "small"))
+    company.unanswered.add(("b", "large"))
     for name in "abc":
         company.wants(name, "small")
-    await company.shows(a="in_sync", b="in_sync")
+    await company.shows(a="in_sync", b="in_sync", c="settling")
     for name in "ab":
         company.wants(name, "large")
-    await until(lambda: {("a", "large"), ("b", "large")} <= company.keys.keys(), "the larger bills")
+    await until(lambda: {("a", "large"), ("b", "large")} <= company.told, "the larger bills")
     await company.shows(a="in_sync", b="settling", c="settling")
 
 
-ONCE: Final = {("a", "small"): 1, ("a", "large"): 1, ("b", "small"): 1, ("b", "large"): 1, ("c", "small"): 1}
+async def bill_again(company: Company, plan: str) -> None:
+    """`a` for another plan, while what `b` was asked for is not answered again."""
+    asked = len(company.keys["b", "large"])
+    company.wants("a", plan)
+    async with company.running():
+        await until(lambda: ("a", plan) in company.told and len(company.keys["b", "large"]) > asked, "both bills")
+        await company.shows(a="in_sync", b="settling", c="settling")
 
 
 @ON_SQLITE_OR_ON_BOTH
-async def test_invariant_13_losing_one_store_repeats_no_effect(company: Company) -> None:
+async def test_invariant_13_losing_one_store_repeats_no_effect_and_15_no_edge_is_lost_and_16_none_is_invented(
+    company: Company,
+) -> None:
     async with company.running():
         await bill_three(company)
-    assert company.counts == ONCE
-    done = {asked: len(keys) for asked, keys in company.keys.items() if asked not in company.refused}
-    for loss in ("tables", "log", "tables"):
+    edges: set[Edge] = {("a", None, "small"), ("b", None, "small"), ("c", None, "small")}
+    edges |= {("a", "small", "large"), ("b", "small", "large")}
+    assert Counter(company.edges) == Counter(edges)
+    done = {
+        asked: len(keys) for asked, keys in company.keys.items() if asked not in company.refused | company.unanswered
+    }
+    for loss, before, plan in (("tables", "large", "larger"), ("log", "larger", "huge"), ("tables", "huge", "whole")):
         await company.lose(loss)
-        async with company.running():
-            await company.shows(a="in_sync", b="settling", c="settling")
-    company.refused.clear()
+        await bill_again(company, plan)
+        edges.add(("a", before, plan))
+        assert Counter(company.edges) == Counter(edges)
+        done["a", plan] = 1
+    company.answer_all()
     async with company.running():
         await company.shows(a="in_sync", b="in_sync", c="in_sync")
-    assert company.counts == ONCE
+    assert Counter(company.edges) == Counter(edges)
+    assert company.counts == {(tenant, plan): 1 for tenant, _, plan in edges}
     assert {asked: len(company.keys[asked]) for asked in done} == done, "what was done was not even asked again"
 
 
 async def test_with_both_stores_lost_what_is_wanted_is_done_again(company: Company) -> None:
     async with company.running():
         await bill_three(company)
-    company.refused.clear()
+    company.answer_all()
     before = {asked: len(keys) for asked, keys in company.keys.items()}
+    company.edges.clear()
     await company.lose("log", "tables")
     async with company.running():
         await company.shows(a="in_sync", b="in_sync", c="in_sync")
+    assert sorted(company.edges) == [("a", None, "large"), ("b", None, "large"), ("c", None, "small")]
     more = {asked: len(keys) - before[asked] for asked, keys in company.keys.items()}
     assert more == {("a", "small"): 0, ("a", "large"): 1, ("b", "small"): 0, ("b", "large"): 1, ("c", "small"): 1}
 
