@@ -16,6 +16,7 @@ from levelog_sandbox import Sandbox
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.pages import ROOT, Block, Command, blocks, commands, matches
 from rigs.terminal import Terminal
+from rigs.waiting import until
 
 PAGES: Final = sorted(
     [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"), ROOT / "testing/README.md"]
@@ -88,6 +89,10 @@ async def test_each_block_runs(page: Path, tmp_path: Path, request: pytest.Fixtu
                         await terminal.run(command, status=status_in(following))
 
 
+async def are_settled(levelog: Levelog) -> bool:
+    return levelog.rows("SELECT DISTINCT state, is_relayed, is_folded FROM intents") == [("settled", 1, 1)]
+
+
 async def test_why_prints_what_the_readme_shows(tmp_path: Path) -> None:
     [shown, *_] = [block.text for block in blocks(ROOT / "README.md") if block.language == "text"]
     async with Sandbox(pods_run=True) as cluster:
@@ -97,6 +102,8 @@ async def test_why_prints_what_the_readme_shows(tmp_path: Path) -> None:
         running = levelog.start("run", WEBS_FILE)
         try:
             await levelog.in_sync()
+            # a receipt that comes late would be decided on between the two records of the deletion
+            await until(lambda: are_settled(levelog), "writes that are settled")
             cluster.user.delete("pods", "shop-1")
             await levelog.in_sync(rounds=2)
             ended = await levelog.ends("why", "pods/default/shop-1", env={"COLUMNS": "100"})
