@@ -50,7 +50,6 @@ from levelog_store.dialects import (
     OF_SCOPE,
     Timestamp,
     built_once,
-    change,
     constant,
     has_match,
     insert_for,
@@ -59,8 +58,8 @@ from levelog_store.dialects import (
     named,
     namespace_column,
     now,
-    one_of,
     one_of_named,
+    row_of,
     run,
     there_is,
 )
@@ -379,10 +378,14 @@ async def keep(
     connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str], *, lease: timedelta
 ) -> set[str]:
     """Let the claims of the intents last for another lease, as far as the owner still has them; returns these."""
-    ends = now(connection.dialect, lease)
-    are_ours = locked(connection.dialect, intents, one_of(connection.dialect, intents.c.key, keys), IS_OWNERS)
-    kept = update(intents).where(are_ours).values(expires_at=ends, due_at=ends).returning(intents.c.key)
-    return set(await connection.scalars(kept, {"of_scope": scope.number, "by": owner}))
+    return set((await run(connection, scope, _keep, lease, of_keys=keys, by=owner)).scalars())
+
+
+@built_once
+def _keep(dialect: Dialect, lease: timedelta) -> ReturningUpdate[Any]:
+    ends = now(dialect, lease)
+    is_ours = locked(dialect, intents, one_of_named(dialect, intents.c.key, "of_keys"), IS_OWNERS)
+    return update(intents).where(is_ours).values(expires_at=ends, due_at=ends).returning(intents.c.key)
 
 
 async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later: Sequence[Postponement]) -> set[str]:
@@ -427,11 +430,16 @@ def withdraw_unwanted(dialect: Dialect) -> ReturningUpdate[Any]:
 
 async def read_waiting(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> Sequence[ViewParent]:
     """Levels that wait because these intents could not be withdrawn, as they can be now."""
-    table, dialect = wakeups.c, connection.dialect
+    return [(row.view, row.parent) for row in await run(connection, scope, waiting, of_keys=keys)]
+
+
+@built_once
+def waiting(dialect: Dialect) -> Select[str, str]:
+    """Levels of the unclaimed rows among `of_keys` whose wakeups wait for their time."""
+    table = wakeups.c
     of_level = [table[name] == intents.c[name] for name in ("scope", "view", "parent")]
-    are_pending = intents.c.scope == scope.number, one_of(dialect, intents.c.key, keys), intents.c.state == PENDING
-    waiting = select(table.view, table.parent).where(*of_level, *are_pending, table.due_at > now(dialect)).distinct()
-    return [(row.view, row.parent) for row in await connection.execute(waiting)]
+    is_waiting = (is_one_of_keys(dialect), intents.c.state == PENDING, table.due_at > now(dialect))
+    return select(table.view, table.parent).where(*of_level, *is_waiting).distinct()
 
 
 async def hasten(connection: AsyncConnection, scope: Scope, level: ViewParent) -> None:
@@ -439,9 +447,14 @@ async def hasten(connection: AsyncConnection, scope: Scope, level: ViewParent) -
 
     Call it in a transaction of its own: processors lock wakeups in an order that nobody else can keep to.
     """
-    table, moment = wakeups.c, now(connection.dialect)
-    of_level = table.view == level[0], table.parent == level[1]
-    await change(connection, scope, wakeups, *of_level, table.due_at > moment, due_at=moment)
+    await run(connection, scope, hastened, of_view=level[0], of_parent=level[1])
+
+
+@built_once
+def hastened(dialect: Dialect) -> Update:
+    """Make the wakeup of a level due."""
+    is_waiting = row_of(wakeups, "view", "parent"), wakeups.c.due_at > now(dialect)
+    return update(wakeups).where(*is_waiting).values(due_at=now(dialect))
 
 
 @built_once

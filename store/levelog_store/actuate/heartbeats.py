@@ -6,24 +6,31 @@ ended: it can tell by its own clock, which knows when the last heartbeat expired
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import and_, exists, or_, select
+from sqlalchemy import Dialect, Text, and_, bindparam, exists, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningInsert
 
 from levelog_store.actuate.claims import end_claims
-from levelog_store.dialects import insert_for, now, one_of, remove
+from levelog_store.dialects import OF_SCOPE, built_once, insert_for, now, one_of, remove, run
 from levelog_store.rows import Scope
 from levelog_store.tables import actuators, intents
 
 
 async def beat(connection: AsyncConnection, scope: Scope, owner: str, duration: timedelta) -> tuple[datetime, bool]:
     """Say that an actuator is alive for so long from now; returns now, and whether a heartbeat of others expired."""
-    dialect, others = connection.dialect, actuators.alias().c
-    row = insert_for(dialect, actuators).values(scope=scope.number, owner=owner, expires_at=now(dialect, duration))
-    has_gone = exists().where(others.scope == scope.number, others.expires_at <= now(dialect))
+    (row,) = await run(connection, scope, _beat, duration, alive=owner)
+    return row.moment, row.has_gone
+
+
+@built_once
+def _beat(dialect: Dialect, duration: timedelta) -> ReturningInsert[datetime, bool]:
+    values = {"scope": OF_SCOPE, "owner": bindparam("alive", type_=Text), "expires_at": now(dialect, duration)}
+    row = insert_for(dialect, actuators).values(values)
+    others = actuators.alias().c
+    has_gone = exists().where(others.scope == OF_SCOPE, others.expires_at <= now(dialect))
     changed = {"expires_at": row.excluded.expires_at}
-    beaten = row.on_conflict_do_update(index_elements=list(actuators.primary_key), set_=changed)
-    (found,) = await connection.execute(beaten.returning(now(dialect).label("moment"), has_gone.label("has_gone")))
-    return found.moment, found.has_gone
+    statement = row.on_conflict_do_update(index_elements=list(actuators.primary_key), set_=changed)
+    return statement.returning(now(dialect).label("moment"), has_gone.label("has_gone"))
 
 
 async def end_claims_of_gone(connection: AsyncConnection, scope: Scope, grace: timedelta) -> int:

@@ -3,14 +3,25 @@
 from collections.abc import Collection
 from datetime import datetime
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import func, select
+from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.dialects import change, delete_each, mappings, one_of, read_as, rows_of, upsert
+from levelog_store.dialects import (
+    built_once,
+    delete_each,
+    mappings,
+    named,
+    one_of,
+    one_of_named,
+    read_as,
+    rows_of,
+    run,
+    upsert,
+)
 from levelog_store.fold.checkpoints import read_points
 from levelog_store.rows import LevelRow, Scope, ViewParent
 from levelog_store.tables import call_positions, levels, objects
@@ -53,9 +64,14 @@ async def move_positions(
 
     The caller holds the leases in the same transaction.
     """
-    table, dialect = call_positions.c, connection.dialect
-    are_meant = one_of(dialect, table.handler, handlers), one_of(dialect, table.partition, partitions)
-    await change(connection, scope, call_positions, *are_meant, table.position < to, position=to)
+    await run(connection, scope, _moving, handlers=handlers, partitions=partitions, to=to)
+
+
+@built_once
+def _moving(dialect: Dialect) -> Update:
+    table, to = call_positions.c, bindparam("to", type_=BigInteger)
+    are_meant = named(dialect, table.handler, "handlers"), one_of_named(dialect, table.partition, "partitions")
+    return update(call_positions).where(*are_meant, table.position < to).values(position=to)
 
 
 class Existing(Struct, frozen=True, kw_only=True):
@@ -73,18 +89,23 @@ async def read_existing(
     connection: AsyncConnection, scope: Scope, resources: Collection[str], partitions: Collection[int]
 ) -> list[Existing]:
     """All objects of some resources in some partitions."""
-    table, dialect = objects.c, connection.dialect
+    rows = mappings(await run(connection, scope, _existing, resources=resources, partitions=partitions))
+    return [Existing(**row | {"created_at": msgspec.convert(row["created_at"], datetime | None)}) for row in rows]
+
+
+@built_once
+def _existing(dialect: Dialect) -> Select[Any]:
+    table = objects.c
     if dialect.name == "postgresql":
         created = func.json_extract_path_text(table.body, "metadata", "creationTimestamp")
     else:
         created = func.json_extract(table.body, "$.metadata.creationTimestamp")
     columns = (table[name] for name in ("object", "resource", "partition", "uid"))
-    are_asked = one_of(dialect, table.resource, resources), one_of(dialect, table.partition, partitions)
-    existing = select(*columns, created.label("created_at"))
-    rows = await connection.execute(existing.where(table.scope == scope.number, *are_asked, ~table.is_deleting))
-    return [
-        Existing(**row | {"created_at": msgspec.convert(row["created_at"], datetime | None)}) for row in mappings(rows)
-    ]
+    return select(*columns, created.label("created_at")).where(
+        named(dialect, table.resource, "resources"),
+        one_of_named(dialect, table.partition, "partitions"),
+        ~table.is_deleting,
+    )
 
 
 async def read_held(

@@ -1,11 +1,12 @@
 """How far partitions are folded, and the commits that were made for them."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
-from sqlalchemy import Dialect, Update, bindparam, case, func, update
+from sqlalchemy import Dialect, Select, Update, bindparam, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.dialects import OF_SCOPE, built_once, change, one_of, read_as, row_of, run, write
+from levelog_store.dialects import OF_SCOPE, built_once, change, fields, mappings, one_of, row_of, run, write
 from levelog_store.fold.changes import Checkpoint
 from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints
@@ -21,7 +22,12 @@ class Point(Checkpoint, frozen=True, kw_only=True):
 
 async def read_points(connection: AsyncConnection, scope: Scope) -> list[Point]:
     """How far each partition is."""
-    return await read_as(Point, connection, scope, checkpoints)
+    return [Point(**row) for row in mappings(await run(connection, scope, _points))]
+
+
+@built_once
+def _points(_: Dialect) -> Select[Any]:
+    return select(*fields(Point, checkpoints)).where(checkpoints.c.scope == OF_SCOPE)
 
 
 async def write_checkpoints(connection: AsyncConnection, scope: Scope, points: Mapping[int, Checkpoint]) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import (
     ColumnElement,
     Dialect,
     Select,
+    Update,
     and_,
     bindparam,
     case,
@@ -24,6 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
 from levelog_store.dialects import (
+    built_once,
     insert_for,
     locked,
     now,
@@ -77,16 +79,10 @@ async def retry_levels(database: Database, scope: Scope, of: Collection[ViewPare
     named = _named(scope, of)
     if not named:
         return
-    table, dialect = intents.c, database.dialect
-    is_open = or_(table.state == "pending", table.state == "claimed")  # no IN for many rows at once
-    of_level = table.view == bindparam("of_view"), table.parent == bindparam("of_parent")
-    # who changes one at this moment decides when it is sent
-    waits = locked(dialect, intents, *of_level, is_open, table.owner == "", table.due_at > now(dialect), skip=True)
-    hurry = update(intents).where(waits).values(due_at=now(dialect))
     due_at = literal(ASKED_FOR, wakeups.c.due_at.type)
-    wake = wake_stored(dialect, row_of(levels, "view", "parent"), due_at=due_at)
+    wake = wake_stored(database.dialect, row_of(levels, "view", "parent"), due_at=due_at)
     async with database.transaction(durable=False) as connection:
-        await connection.execute(hurry, named)
+        await connection.execute(_hurry_writes(database.dialect), named)
     for each in named:
         async with database.transaction(durable=each is named[-1]) as connection:
             await connection.execute(wake, each)
@@ -113,6 +109,16 @@ async def wake_stuck(connection: AsyncConnection, scope: Scope) -> int:
     )
     due_at = literal(ASKED_FOR, wake.due_at.type)
     return (await connection.execute(wake_stored(connection.dialect, *is_stuck, due_at=due_at))).rowcount
+
+
+@built_once
+def _hurry_writes(dialect: Dialect) -> Update:
+    """Let writes of a level be sent that wait for a retry; who changes one at this moment decides when it is sent."""
+    table = intents.c
+    is_open = or_(table.state == "pending", table.state == "claimed")  # no IN for many rows at once
+    of_level = table.view == bindparam("of_view"), table.parent == bindparam("of_parent")
+    waits = locked(dialect, intents, *of_level, is_open, table.owner == "", table.due_at > now(dialect), skip=True)
+    return update(intents).where(waits).values(due_at=now(dialect))
 
 
 def _named(scope: Scope, levels_: Collection[ViewParent]) -> list[dict[str, Any]]:

@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Select, Table, case, select, true
+from sqlalchemy import ColumnElement, Dialect, Select, Table, case, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import OpenIntent, PendingWake
-from levelog_store.dialects import PAGED, fields, mappings, now, one_of, read_as
+from levelog_store.dialects import PAGED, built_once, fields, mappings, named, now, one_of, read_as, run
 from levelog_store.fold.checkpoints import Point, read_points
 from levelog_store.owners.handlers import Backfill
 from levelog_store.rows import Entry, IndexKey, Input, LevelRow, Scope, StoredObject, SyncRow, Tombstone, UnreadableRow
@@ -152,14 +152,19 @@ class Requested(Struct, frozen=True, kw_only=True):
 
 async def read_requested(connection: AsyncConnection, scope: Scope, partitions: Sequence[int]) -> Requested:
     """Wakeups of some partitions that wait for a time that has come, and how far each partition is."""
-    table, clock = wakeups.c, select(now(connection.dialect).label("moment")).cte("clock")
-    is_asked = table.scope == scope.number, one_of(connection.dialect, table.partition, partitions)
-    due = select(*fields(PendingWake, wakeups)).where(
-        *is_asked, table.due_at <= select(clock.c.moment).scalar_subquery()
-    )
-    found = due.subquery("found")
-    query: Select[*tuple[Any, ...]] = select(found, clock.c.moment).select_from(clock.outerjoin(found, true()))
-    rows = mappings(await connection.execute(query))
+    rows = mappings(await run(connection, scope, _requested, partitions=partitions))
     names = PendingWake.__struct_fields__
     wakes = [PendingWake(**{name: row[name] for name in names}) for row in rows if row["view"] is not None]
     return Requested(moment=rows[0]["moment"], wakes=wakes, points=await read_points(connection, scope))
+
+
+@built_once
+def _requested(dialect: Dialect) -> Select[Any, Any]:
+    table = wakeups.c
+    clock = select(now(dialect).label("moment")).cte("clock")
+    moment = select(clock.c.moment).scalar_subquery()
+    due = select(*fields(PendingWake, wakeups)).where(
+        named(dialect, table.partition, "partitions"), table.due_at <= moment
+    )
+    found = due.subquery("found")
+    return select(found, clock.c.moment).select_from(clock.outerjoin(found, true()))

@@ -19,8 +19,13 @@ from typing import Final
 from sqlalchemy import (
     ColumnElement,
     Dialect,
+    Insert,
     Select,
+    Table,
+    Text,
+    Update,
     and_,
+    bindparam,
     column,
     exists,
     func,
@@ -34,6 +39,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_base.errors import CommitsLost, IdentityMismatch, LeaseLost
 from levelog_store.connect.database import TOKEN_LENGTH, Database, session_of
 from levelog_store.dialects import (
+    OF_SCOPE,
     built_once,
     change,
     insert_for,
@@ -213,11 +219,7 @@ class Leases:
         sessions for a moment.
         """
         async with self._database.reading() as connection:
-            table, sessions = processors.c, sql_table("pg_stat_activity", column("application_name"))
-            name = session_of(func.right(table.owner, TOKEN_LENGTH))
-            is_there = exists().where(sessions.c.application_name == name).label("is_there")  # who asks has one
-            present = table.scope == self._scope.number, table.expires_at > func.now()
-            rows = (await connection.execute(select(table.owner, is_there).where(*present))).all()
+            rows = (await run(connection, self._scope, _sessions)).all()
         there = {row.owner for row in rows if row.is_there}
         absent = {row.owner for row in rows} - there
         gone = sorted(absent & self._were_there & self._were_absent)
@@ -237,8 +239,7 @@ class Leases:
             await remove(connection, self._scope, processors, processors.c.owner == self.owner)
 
     async def _check(self, connection: AsyncConnection) -> None:
-        standing = select(scopes.c.fingerprint, scopes.c.resets).where(scopes.c.scope == self._scope.number)
-        row = (await connection.execute(standing)).one_or_none()
+        row = (await run(connection, self._scope, _standing)).one_or_none()
         if row is None:
             raise IdentityMismatch(f"the tables of {self._scope.application} are gone since this process opened them")
         if row.fingerprint != self._scope.fingerprint:
@@ -250,30 +251,21 @@ class Leases:
 
     async def _renew(self, connection: AsyncConnection) -> None:
         """Say that it is there, and let nothing of others last longer than that: their clock may have been ahead."""
-        dialect, of_scope = connection.dialect, {"of_scope": self._scope.number}
-        ends = now(dialect, self._duration)
         for table in (processors, leases):
-            is_meant = or_(table.c.owner == self.owner, table.c.expires_at > ends)
-            renewed = update(table).where(locked(dialect, table, is_meant, key_share=True)).values(expires_at=ends)
-            await connection.execute(renewed, of_scope)
-        mine = {"scope": self._scope.number, "owner": self.owner, "joined_at": now(dialect), "expires_at": ends}
-        await connection.execute(insert_for(dialect, processors).values(mine).on_conflict_do_nothing())
+            await run(connection, self._scope, _renewed, table, self._duration, mine=self.owner)
+        await run(connection, self._scope, _joined, self._duration, mine=self.owner)
 
     async def _share(self, connection: AsyncConnection) -> int:
         """How many partitions are this processor's; the shares of all that live add up to all partitions.
 
         Where they do not divide evenly, those who came first have one more, so that a newcomer moves few.
         """
-        table = processors.c
-        is_live = table.scope == self._scope.number, table.expires_at > now(connection.dialect)
-        query = select(table.owner).where(*is_live).order_by(table.joined_at, table.owner)
-        live = list(await connection.scalars(query))
+        live = [row.owner for row in await run(connection, self._scope, _live)]
         each, more = divmod(self._scope.partitions, max(len(live), 1))
         return each + (self.owner in live[:more])
 
     async def _epochs(self, connection: AsyncConnection) -> dict[int, int]:
-        query = select(leases.c.partition, leases.c.epoch).where(self._are_mine).order_by(leases.c.partition)
-        return {row.partition: row.epoch for row in await connection.execute(query)}
+        return {row.partition: row.epoch for row in await run(connection, self._scope, _held_by, mine=self.owner)}
 
     async def _take(self, connection: AsyncConnection, most: int) -> None:
         """Take free leases, and expired ones of others; those that a transaction works under are left for later."""
@@ -296,6 +288,51 @@ class Leases:
         gone = select(processors.c.owner).where(processors.c.scope == self._scope.number, is_gone)
         are_gone = processors.c.owner.in_(gone.with_for_update(skip_locked=True))
         await remove(connection, self._scope, processors, are_gone)
+
+
+_MINE: Final = bindparam("mine", type_=Text)
+
+
+@built_once
+def _standing(_dialect: Dialect) -> Select[str, int]:
+    return select(scopes.c.fingerprint, scopes.c.resets).where(scopes.c.scope == OF_SCOPE)
+
+
+@built_once
+def _renewed(dialect: Dialect, table: Table, duration: timedelta) -> Update:
+    ends = now(dialect, duration)
+    is_meant = or_(table.c.owner == _MINE, table.c.expires_at > ends)
+    return update(table).where(locked(dialect, table, is_meant, key_share=True)).values(expires_at=ends)
+
+
+@built_once
+def _joined(dialect: Dialect, duration: timedelta) -> Insert:
+    times = {"joined_at": now(dialect), "expires_at": now(dialect, duration)}
+    return insert_for(dialect, processors).values(scope=OF_SCOPE, owner=_MINE, **times).on_conflict_do_nothing()
+
+
+@built_once
+def _live(dialect: Dialect) -> Select[str]:
+    table = processors.c
+    is_live = table.scope == OF_SCOPE, table.expires_at > now(dialect)
+    return select(table.owner).where(*is_live).order_by(table.joined_at, table.owner)
+
+
+@built_once
+def _held_by(_dialect: Dialect) -> Select[int, int]:
+    table = leases.c
+    are_mine = table.scope == OF_SCOPE, table.owner == _MINE
+    return select(table.partition, table.epoch).where(*are_mine).order_by(table.partition)
+
+
+@built_once
+def _sessions(_dialect: Dialect) -> Select[str, bool]:
+    """Processors that are present, and whether they have a session: who asks has one."""
+    table, sessions = processors.c, sql_table("pg_stat_activity", column("application_name"))
+    name = session_of(func.right(table.owner, TOKEN_LENGTH))
+    return select(table.owner, exists().where(sessions.c.application_name == name).label("is_there")).where(
+        table.scope == OF_SCOPE, table.expires_at > func.now()
+    )
 
 
 def _replaced(scope: Scope) -> LeaseLost:
