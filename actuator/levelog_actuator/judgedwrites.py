@@ -98,8 +98,7 @@ class JudgedWrite(Struct, frozen=True, kw_only=True):
             case Judgement.RETRY | Judgement.LOOK_LATER as judgement:
                 is_doubtful = intent.is_doubtful or judgement is Judgement.LOOK_LATER
                 answered = self.reply if case is None else case.read_failure
-                later = try_later(settings, intent, self.error, is_doubtful=is_doubtful, reply=answered)
-                return replace(later, answer=answer) if isinstance(later, Ended) else later
+                return try_later(settings, intent, self.error, is_doubtful=is_doubtful, reply=answered, answer=answer)
             case Judgement.WRITTEN if case is None and self.reply is not None:
                 return self._as_answered(self.reply, redactor)
             case Judgement.CONFLICT if seen is not None:
@@ -146,15 +145,17 @@ def try_later(
     *,
     is_doubtful: bool | None = None,
     reply: Reply | None = None,
+    answer: int = 0,
 ) -> Result:
     """Put an intent off, or give it up after its last attempt; without a connection, no attempt is used up.
 
-    `is_doubtful`: a request may have taken effect; None: as was known when it was claimed.
+    `is_doubtful`: a request may have taken effect; None: as was known when it was claimed. `answer`: the HTTP status of
+    the last answer to a write.
     """
     is_unreachable = reply is not None and not reply.status and not reply.is_sent
     if not is_unreachable and intent.attempts >= settings.attempts:
         error = f"given up after {intent.attempts} attempts: {error}"
-        return Ended(intent=intent, outcome="failed", uid=intent.target_uid, error=error)
+        return Ended(intent=intent, outcome="failed", uid=intent.target_uid, error=error, answer=answer)
     wait = settings.delay(intent.attempts, retry_after=reply.retry_after if reply else None)
     return Later(
         intent=intent,
