@@ -112,11 +112,13 @@ def counts(memo, spec, **_):
 
 @pytest.mark.parametrize("edge", ["create", "delete"])
 async def test_a_handler_whose_process_is_killed_is_called_again(tmp_path: Path, edge: str) -> None:
+    let_go = tmp_path / "let-go"
     source = f"""
 @kopf.on.{edge}(*SHOPS)
 async def handles(**_):
     tell("begins")
-    await asyncio.sleep(2)
+    while not Path({str(let_go)!r}).exists():
+        await asyncio.sleep(0.05)
     tell("ends")
 """
     async with rival("levelog", tmp_path, source) as one:
@@ -128,6 +130,7 @@ async def handles(**_):
         one.kill()
         assert not one.told("ends")
         assert ("finalizers" in one.sandbox.user.get(SHOPS, "a")["metadata"]) == (edge == "delete")
+        let_go.touch()
         one.start()
         await one.tells("ends")
         assert len(one.told("begins")) == 2
