@@ -282,6 +282,9 @@ def test_invariant_8_what_waits_stays_while_a_level_only_sees_what_its_own_write
     before = msgspec.structs.replace(SETTLING, desired=canonical(WANTED), actual=canonical(was))
     waits, sent = intent(key="waits", state="pending"), intent(key="sent", state="claimed")
     assert Outlook(facts_after(before, waits, sent), seen(became)).to_withdraw == withdrawn
+    for state in ("written", "settled"):
+        ended = intent(key="sent", state=state)
+        assert Outlook(facts_after(before, waits, ended), seen(became)).to_withdraw == withdrawn
     again = msgspec.structs.replace(facts_after(SETTLING, waits, sent), progressed=not withdrawn)
     assert Outlook(again, seen(became)).to_withdraw == withdrawn, "a replay does as the decision did"
     assert Outlook(facts_after(before, waits), seen(became)).to_withdraw == ["waits"], "a round can follow at once"

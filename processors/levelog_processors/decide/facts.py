@@ -332,13 +332,13 @@ class Outlook(Struct, frozen=True, dict=True):
 
     @cached_property
     def has_progressed(self) -> bool:
-        """Tell whether the view saw the same as before, but for what the level's writes under way lead to."""
+        """Tell whether the view saw the same as before, but for what the level's writes lead to."""
         facts, seen, before = self.facts, self.seen, self.facts.before
         if facts.progressed is not None:
             return facts.progressed
         if seen is None or seen.level is None or before.status != "settling" or seen.inputs != before.inputs:
             return False
-        if seen.desired != before.desired or all(each.state == "pending" for each in facts.unsettled):
+        if seen.desired != before.desired or all(each.state == "pending" for each in facts.intents):
             return False
         return before.actual is not None and is_on_its_way(seen.desired, before.actual, seen.actual)
 
