@@ -78,6 +78,8 @@ class Loop:
         self._portion = Portion()
         self._unannounced = set[IndexKey]()
         """Keys that have changed and that nobody was told of."""
+        self._backfills = 0
+        """How many had not ended when those who read levels were told last."""
         self._has_freed = False
         """Intents may wait for targets that are free once what is folded is in the tables."""
         self._log_begins_at: int | None = None
@@ -90,6 +92,7 @@ class Loop:
         engine = self._engine
         self.health.take_up()
         await engine.load(epochs)
+        self._backfills = engine.tables.backfills
         if self._timers.is_needed:
             await self._timers.hold(epochs)
         start = Sequence(min(engine.state.folded_to.values()) + 1)
@@ -144,6 +147,7 @@ class Loop:
             schedule.resynced()
         is_busy = schedule.is_open and await self._decide()
         await self._write(read_to, ends=not schedule.is_resting)
+        await self._announce_backfills()
         if self._has_freed and not self._engine.state.ends:
             self._has_freed = False
             await self._notifier.publish(Topic.INTENT)
@@ -194,15 +198,18 @@ class Loop:
             self._writes_at = now + self._writes_after.total_seconds()
         is_much = len(engine.state.unwritten) >= MOST_UNWRITTEN
         if is_unconfirmed or is_much or now >= self._writes_at:
-            left = engine.tables.backfills
             await engine.flush(read_to=read_to if is_unconfirmed else 0)
             await self._announce_keys()
-            if engine.tables.backfills < left:  # daemons, and views of others, knew nothing of these levels
-                await self._notifier.publish(Topic.LEVELS)
-                await self._notifier.publish(Topic.WAKE, but_not=self._listener)
             self._writes_at = 0.0
         elif ends and engine.state.ends:
             await engine.flush(has_time=False)
+
+    async def _announce_backfills(self) -> None:
+        """Notify those who read levels once a backfill has ended, in any transaction: they knew nothing of some."""
+        before, self._backfills = self._backfills, self._engine.tables.backfills
+        if self._backfills < before:
+            await self._notifier.publish(Topic.LEVELS)
+            await self._notifier.publish(Topic.WAKE, but_not=self._listener)
 
     async def _announce_keys(self) -> None:
         """Notify those who read indices live of the keys that have changed, now that these are in the tables."""

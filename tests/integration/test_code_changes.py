@@ -27,6 +27,7 @@ from rigs.leasing import processor
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.versions import Versions, calls_of
+from rigs.waiting import until
 from rigs.webs import NOON, pod, web
 
 UPPER = ("yield owner, pod.spec.containers[0].image", "yield owner, pod.spec.containers[0].image.upper()")
@@ -45,6 +46,19 @@ def summed(web: Web, levels: Levels) -> Level[list[str]]:
 def counted(""",
 )
 """A view that is given the levels of the others."""
+FOLLOWED = (
+    "@op.view\ndef counted(",
+    """
+from levelog import LiveIndex, Owner
+
+@op.on.startup
+async def follow(images: LiveIndex[Owner, str]) -> None:
+    pass
+
+@op.view
+def counted(""",
+)
+"""A hook that reads an index live."""
 
 
 @pytest.fixture
@@ -176,6 +190,21 @@ async def test_processes_are_notified_once_nobody_takes_levels_for_unknown_any_m
     async with case.running(versions.load(REVERSED)) as stack:
         listener = stack.notifier.listen(Topic.LEVELS)
         stack.start()
+        async with asyncio.timeout(30):
+            while not await listener.wait(timedelta(minutes=1)) or await stack.rows(backfills):
+                pass
+
+
+async def test_processes_are_notified_too_if_the_change_of_an_index_that_is_followed_writes_it(
+    case: Case, versions: Versions
+) -> None:
+    await case.begin(versions.load(FOLLOWED))
+    async with case.running(versions.load(FOLLOWED, REVERSED)) as stack:
+        processor = stack.start(writes_after=timedelta(hours=1))
+        await until(lambda: processor.calls.functions == {"webs/pictures": 3}, "what the changed view comes to")
+        listener = stack.notifier.listen(Topic.LEVELS)
+        assert await stack.rows(backfills)
+        await stack.tell(pod("lost-0", 20_000, owner="uid-lost"))
         async with asyncio.timeout(30):
             while not await listener.wait(timedelta(minutes=1)) or await stack.rows(backfills):
                 pass

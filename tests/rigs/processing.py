@@ -105,7 +105,13 @@ class Processing(Assembled):
         )
         self.scope = await verify(self.database, scope, self.stream)
 
-    def start(self, name: str = "one", *, events_from: int | None = None) -> Processor:
+    def start(
+        self,
+        name: str = "one",
+        *,
+        events_from: int | None = None,
+        writes_after: timedelta = timedelta(milliseconds=50),
+    ) -> Processor:
         """Run a processor."""
         processor = Processor(
             self.database,
@@ -116,7 +122,7 @@ class Processing(Assembled):
             owner=f"{name}-{len(self.processors)}",
             on_keys=self.on_keys,
             events_from=events_from,
-            writes_after=timedelta(milliseconds=50),
+            writes_after=writes_after,
         )
         self.processors[name] = processor
         self._tasks[name] = asyncio.create_task(processor.run(), name=name)
