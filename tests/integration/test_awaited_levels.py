@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -20,6 +20,7 @@ from levelog_actuator import Actuator, ActuatorSettings
 from levelog_actuator.awaited import REST, AwaitedLevels
 from levelog_actuator.outbox import Outbox
 from levelog_base.wire.objects import Application
+from levelog_base.wire.records import ObjectSeen
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
 from levelog_log.notifications import Listener, Notifier
@@ -289,22 +290,21 @@ async def test_a_level_is_seen_at_once_where_processor_and_actuator_are_apart(
         assert told.statuses["cart"][-1] == "in_sync"
 
 
+@pytest.mark.parametrize("meanwhile", [(), (seen_web("shop", 4, image="b"),)], ids=["alone", "with a record"])
 async def test_a_level_that_other_code_has_not_is_gone_at_once(
-    nats_server: NatsServer, database_url: str, tmp_path: Path
+    nats_server: NatsServer, database_url: str, tmp_path: Path, meanwhile: Sequence[ObjectSeen]
 ) -> None:
+    """Also if the level goes as a change of an index is written, which a daemon follows."""
     told = Told()
     async with apart(nats_server.url, database_url, tmp_path, told, replace(QUICK, resync=NEVER)) as stack:
         await stack.listed(seen_web("shop", 1), version=3, of=[WEBS])
         await told.until("shop", "in_sync")
         await stack.stop()
         without = Operator("webs")
-
-        @without.view
-        def other(web: Web) -> Level[int]:
-            return Level(1, 1)
-
+        without.daemon(told.follow())  # else the daemon ends, maybe before it is told
         stack.program = Program([without])
         await stack.open()
+        await stack.tell(*meanwhile)
         stack.start()
         await told.until("shop", "in_sync", None)
 

@@ -200,7 +200,9 @@ class PostgresServer(PostgresDatabases, Server):
             nonlocal process
             try:
                 process.check()
-                await self.execute("SELECT 1")
+                async with self._connected() as connection:  # maybe to a server of another run, which took the port
+                    folder: str = await connection.fetchval("SHOW data_directory")
+                return folder == str(self._data)
             except ProcessEnded as error:
                 # The backends of a killed server end by themselves, soon; it must not start before.
                 if "is still in use" not in str(error):
@@ -209,7 +211,6 @@ class PostgresServer(PostgresDatabases, Server):
                 return False
             except (OSError, asyncpg.CannotConnectNowError, asyncpg.ConnectionDoesNotExistError):
                 return False
-            return True
 
         await until(is_up, f"a PostgreSQL server that answers at port {self.port}", seconds=START_SECONDS)
 
