@@ -117,7 +117,10 @@ def wake_missed(state_reader: StateReader, settled: Collection[ViewParent], at: 
         is_whole = any(key.startswith(WHOLE_INDEX) for _, key in places)
         is_unknown = parent.body == ABSENT and bool(state.program.siblings_of(view))
         is_changed = is_whole or (
-            bool(places) and (is_unknown or state_reader.reads_of(view, parent, row) != row.reads)
+            bool(places)
+            and (
+                is_unknown or state_reader.reads_of(view, parent, row, state_reader.statuses(view, parent)) != row.reads
+            )
         )
         if is_changed:
             state.levels[level] = replace(row, versions="", reads="" if is_whole else row.reads)

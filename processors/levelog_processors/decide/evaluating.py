@@ -58,7 +58,6 @@ class Evaluator:
                 continue
             if not facts.needs_evaluation:
                 looks.append(Outlook(facts))
-                self.calls.take(looks[-1])
                 continue
             if wake.view in slow:
                 left.append(facts.name)
@@ -70,7 +69,8 @@ class Evaluator:
             if evaluation.took_too_long:
                 self.suspects.note(facts)
                 slow.add(wake.view)
-            self.calls.take(looks[-1])
+        for look in looks:
+            self.calls.take(look)
         undone = [look.facts.name for look in looks if look.facts.name in state.at_rest and look.is_undone]
         again, _ = await self._intents_of(state, undone)  # whose targets tell who has written them since
         return [state_reader.with_intents(each, again.get(each.facts.name, ())) for each in looks], left

@@ -178,9 +178,6 @@ class Acting:
         await self.caller.close()
 
     async def _acted(self, look: Outlook) -> Acted:
-        return look, await self._round(look)
-
-    async def _round(self, look: Outlook) -> Round:
         facts, handler = look.facts, look.facts.view.reconcile
         if handler is None:
             raise TypeError(f"view {facts.view.name} has no reconcile function")
@@ -204,5 +201,5 @@ class Acting:
             left = [each for each in left if not is_withheld(look, each)]
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
             tell_fault("reconcile function", handler.name, handler.function, error, subject=facts.wake.parent)
-            return Round(error=fault_reason("reconcile function", handler.name, error), is_called=is_called)
-        return Round(intents=left, withheld=withheld, is_called=is_called)
+            return look, Round(error=fault_reason("reconcile function", handler.name, error), is_called=is_called)
+        return look, Round(intents=left, withheld=withheld, is_called=is_called)

@@ -6,6 +6,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from levelog.levels import LevelStatus
 from levelog_processors.bound import BoundView
 from levelog_processors.decide.facts import Facts, Outlook, digest_with, level_before
 from levelog_processors.decide.levelstatuses import encoded, level_statuses
@@ -64,7 +65,7 @@ class StateReader(Struct, frozen=True):
             reads=row.reads,
             versions=digest_of_versions({place: self.version(place) for place in places}),
             dependencies=places,
-            level_statuses=level_statuses(program, program.siblings_of(view), parent, state.levels),
+            level_statuses=self.statuses(view, parent),
             now=now,
             lacks=lacking(view, state.buckets, places),
             folded=(max(state.folded_to.values()),) * len(state.folded_to),
@@ -74,7 +75,7 @@ class StateReader(Struct, frozen=True):
         is_as_read = facts.versions == row.versions and not handler.reads_levels and not handler.stands_on
         if is_as_read or facts.is_put_off:
             return facts
-        return replace(facts, reads=self.reads_of(view, parent, row))
+        return replace(facts, reads=self.reads_of(view, parent, row, facts.level_statuses))
 
     def _intents(self, told: Sequence[SqlIntent], uid: str) -> list[OpenIntent]:
         """The intents for a parent of this uid, with what is known now of what they have led to."""
@@ -91,13 +92,17 @@ class StateReader(Struct, frozen=True):
     def _places(self, view: BoundView, level: ViewParent) -> frozenset[IndexKey]:
         return self.state.reads.get(level, frozenset()) if self.program.reads_elsewhere(view) else frozenset()
 
-    def reads_of(self, view: BoundView, parent: StoredObject, row: LevelRow) -> str:
-        """Digest of what a level sees elsewhere now."""
+    def statuses(self, view: BoundView, parent: StoredObject) -> Mapping[str, LevelStatus]:
+        """How the levels of a parent stand that a view is given."""
+        return level_statuses(self.program, self.program.siblings_of(view), parent, self.state.levels)
+
+    def reads_of(
+        self, view: BoundView, parent: StoredObject, row: LevelRow, statuses: Mapping[str, LevelStatus]
+    ) -> str:
+        """Digest of what a level sees elsewhere now, with the `statuses` that its view is given."""
         places = self._places(view, (view.name, parent.object))
         found = digest_of({place: self.bucket(place) for place in places}, sight(view, parent.uid, row.desired))
-        return digest_with(
-            found, level_statuses(self.program, self.program.siblings_of(view), parent, self.state.levels)
-        )
+        return digest_with(found, statuses)
 
     def with_target(self, intent: OpenIntent) -> OpenIntent:
         """The intent with what is known of its target now, and whether that is watched."""
