@@ -1,6 +1,8 @@
 """Watches one resource for ever, through failures of the API server, the network and NATS.
 
-It decides whether to list or to watch on, and how long to wait; `feed.py` reads, and `resume.py` looks into the log.
+It decides whether to list or to watch on, and how long to wait. Itself, it asks the API only whether it serves the
+resource and is the same cluster, and the log whether it still holds the last list. `resume.py` finds in the log where
+to go on; feeds (`feed.py`) read lists and watches, and write to the lane of the log that is opened here.
 """
 
 import asyncio

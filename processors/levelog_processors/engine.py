@@ -1,9 +1,10 @@
 """The engine: folds records into State, decides on levels, and writes both to the tables, one step at a time.
 
 `load` reads the tables, `fold` changes State in memory, `decide` calls views and reconcile functions, and commits;
-`flush` writes what is only folded. `load` and `fold` call users' index functions, `fold` filters too. It reads no log,
-sends nothing to the API server, and never waits for work: its caller hands it the records, and chooses when. The
-intents that it commits are sent by an actuator.
+`flush` writes what is only folded. `notice` takes what other processes ask for, `forget` drops what is handled. `load`
+and `fold` call users' index functions, `fold` and `decide` filters. It reads no log, sends nothing to the API server,
+and never waits for work: its caller hands it the records, and chooses when. An actuator sends the intents that it
+commits; that of the same process is handed those which the commit has claimed for it.
 """
 
 import asyncio

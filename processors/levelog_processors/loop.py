@@ -1,8 +1,9 @@
 """Steps the engine through the log: each turn reads records, folds them, decides on a batch of levels, and writes.
 
-It reads the log, writes the tables through the engine, and publishes notifications. It tells the timers, which another
-task runs, how far the log is read, and has the tables analyzed. It says when a step is due, and nothing of what a step
-decides: users' functions, intents and receipts are the engine's. It never reaches the API server.
+It reads the log, writes the tables through the engine, and publishes notifications. Timers and record handlers run in
+other tasks: it tells them which calls somebody asks for, and the timers how far the log is read. It says when a step is
+due, and nothing of what a step decides: users' functions, intents and receipts are the engine's. It never reaches the
+API server.
 """
 
 import asyncio

@@ -1,7 +1,9 @@
 """The tables of a State: it begins with what they hold, and whatever it folds and decides is written there.
 
 This is the one place where a processor writes levels, decisions and intents. Each transaction compares leases and
-checkpoints first, and what a State is told as written is committed.
+checkpoints first, and what a State is told as written is committed. State learns from here, too, which wakeups other
+processes have left, and which levels a receipt has made; an actuator, which intents were claimed for it. Nothing is
+folded or decided here, and no user's function is called.
 """
 
 import logging

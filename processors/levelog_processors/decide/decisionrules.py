@@ -1,9 +1,10 @@
 """The decision on one level, as pure functions of values: `must_act`, and once a round is made, `conclude`.
 
 `Facts` (facts.py) say whether the view is called; with what it saw they are an `Outlook`. `must_act` tells whether the
-reconcile function is called for it. `conclude` turns the outlook and the round, if there was one, into a `Decided`: the
-rows to commit. Nothing here calls a user's function, reads a clock or a table, or writes. There are two times: the
-functions of a level saw `facts.now`; `now` is when it is concluded, which is later where a function was slow.
+reconcile function is called for it; `left_to_write` and `is_withheld`, which of its intents go on. `conclude` turns the
+outlook and the round, if there was one, into a `Decided`: the rows to commit. Nothing here calls a user's function,
+reads a clock or a table, or writes. There are two times: the functions of a level saw `facts.now`; `now` is when it is
+concluded, which is later where a function was slow.
 """
 
 import sys

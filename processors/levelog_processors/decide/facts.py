@@ -1,8 +1,8 @@
 """The values that a decision is made from, in the order in which they come about.
 
-`Facts`: what is known before the reconcile function is called. `Seen`: what the view read and returned. `Outlook`:
-both. `Round`: what the reconcile function asked for. They answer questions about themselves: no I/O, no clock, no call
-of a user's function. `decisionrules.py` decides on them.
+`Facts`: what is known before the view is called, and whether it has to be. `Seen`: what the view read and returned.
+`Outlook`: both, from which follows whether the reconcile function is called. `Round`: what that asked for. They answer
+questions about themselves: no I/O, no clock, no call of a user's function. `decisionrules.py` decides on them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ def level_before(wake: PendingWake, parent: StoredObject, row: LevelRow | None, 
 
 
 class Facts(Struct, frozen=True, kw_only=True, dict=True):
-    """One wakeup with everything known about its level before the reconcile function is called.
+    """One wakeup with everything known about its level before its view is called.
 
     Of a level at rest, `intents` are read once its view says that something is undone.
     """
