@@ -1,8 +1,8 @@
 """The actuator: claims decided intents, has them sent or called, and has the results recorded.
 
-It puts the parts together, and says who gets what: claims come from a loop, or from the processor of the same process;
-writes go to `ClaimedWrites`, calls to `Effects`; what came of a write goes to the relay, of a call to the ledger first.
-It decides nothing, and reads no log.
+It makes the parts and runs them. It claims in the database when a `ClaimLoop` says so, and takes what the processor of
+the same process has claimed for it. Writes go on to `ClaimedWrites`, calls to `Effects`; their results go from there to
+the relay and the ledger. It decides nothing, sends nothing itself, and reads no log.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
+from levelog.calls.runningtasks import RunningTasks
 from levelog.effects import EffectHandler
 from levelog.handlers.viewhandlers import ReconcileHandler
 from levelog.indices import GiveIndex
@@ -25,7 +26,7 @@ from levelog_actuator.outbox import ActuatorSettings, Outbox
 from levelog_actuator.ownclaims import OwnClaims
 from levelog_actuator.receiptrows import ReceiptRows
 from levelog_actuator.relay import Relay
-from levelog_actuator.results import Ended, Observers, Result
+from levelog_actuator.results import Observers
 from levelog_actuator.sending import Sender
 from levelog_actuator.verifier import WriteVerifier
 from levelog_base.errors import IdentityMismatch, LevelogError
@@ -91,15 +92,16 @@ class Actuator:
         self._own = OwnClaims(outbox, self._wake_loops, clock)
         self._limits = Limits(settings)
         self._outage = Outage(settings, client.absence)
-        self._writes = ClaimedWrites(
-            outbox, sender, self._own, self._limits, self._outage, self.observers, on_result=self._record
-        )
+        under_way = RunningTasks()
         self._ledger = Ledger(
             outbox,
-            is_busy=lambda: bool(self._writes.under_way),
+            under_way,
             on_stored=self._note_stored,
             on_hastened=lambda: notifier.publish(Topic.WAKE),
             clock=self._own.now,
+        )
+        self._writes = ClaimedWrites(
+            outbox, sender, self._own, self._limits, self._outage, self.observers, self._relay, self._ledger, under_way
         )
         limited = notifier.listen(Topic.INTENT)
         caller = caller_for(
@@ -118,8 +120,7 @@ class Actuator:
             caller,
             self._limits,
             self.observers,
-            on_result=self._ledger.record,
-            forget=self._ledger.forget,
+            self._ledger,
             on_room=limited.notify,
         )
         every = ClaimLoop(outbox, notifier.listen(Topic.INTENT), self._until_open, self._claim)
@@ -276,14 +277,6 @@ class Actuator:
         for intent in claimed:
             log.debug("claimed", extra={"object": intent.target, "intent": intent.key})
             (self._effects if intent.verb == "call" else self._writes).begin(intent, since)
-
-    def _record(self, result: Result) -> None:
-        if not isinstance(result, Ended):
-            self._ledger.record(result)
-            return
-        receipt = result.receipt(self._outbox.scope.application, self._own.now(), self.owner)
-        self._relay.submit(receipt, result.intent.claim)
-        self.observers.on_taken([receipt], [])
 
     def _note_stored(self, stored: StoredResults) -> None:
         self._relay.submit_stored(stored.receipts)

@@ -1,18 +1,20 @@
-"""The writes of one actuator: each is sent in its turn, while its claim is this actuator's.
+"""The writes of one actuator: each is sent in its turn, while its claim is this actuator's, and its result passed on.
 
-What is sent, and how an answer is judged, is in `sending.py`; here is when, and when not. Results go to `on_result`.
+What is sent, and how an answer is judged, is in `sending.py`; here is when, and when not. A receipt goes to the relay,
+what is to be tried again to the ledger.
 """
 
 import asyncio
-from collections.abc import Callable
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from levelog.calls.runningtasks import RunningTasks
 from levelog_actuator.judgedwrites import try_later
+from levelog_actuator.ledger import Ledger
 from levelog_actuator.limits import Limits, Outage
 from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import OwnClaims
+from levelog_actuator.relay import Relay
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Later, Observers, Result, told_without_secrets
 from levelog_actuator.sending import Sender
@@ -28,9 +30,9 @@ class ClaimedWrites(Struct, eq=False):
     limits: Limits
     outage: Outage
     observers: Observers
-    on_result: Callable[[Result], None]
-    """Gets each result of a claimed write."""
-    under_way: RunningTasks = field(default_factory=RunningTasks)
+    relay: Relay
+    ledger: Ledger
+    under_way: RunningTasks
     is_stopping: bool = False
 
     def begin(self, intent: ClaimedIntent, since: float) -> None:
@@ -67,7 +69,7 @@ class ClaimedWrites(Struct, eq=False):
                     told(result)
             self.under_way.difference_update({asyncio.current_task()})  # a result waits for those of others
             self._note(result)
-            self.on_result(result)
+            self._pass_on(result)
         finally:
             self.own.end(intent)
             self.limits.end(intent)
@@ -93,3 +95,11 @@ class ClaimedWrites(Struct, eq=False):
         self.outage.note(result)
         if isinstance(result, Later) and result.is_throttled:
             self.limits.rest(result.intent, result.delay)
+
+    def _pass_on(self, result: Result) -> None:
+        if isinstance(result, Later):
+            self.ledger.record(result)
+            return
+        receipt = result.receipt(self.outbox.scope.application, self.own.now(), self.outbox.owner)
+        self.relay.submit(receipt, result.intent.claim)
+        self.observers.on_taken([receipt], [])

@@ -27,6 +27,7 @@ from levelog.indices import GiveIndex
 from levelog.intents import IntentOptions
 from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.daemoncalls import STEADY, Daemons, Interrupted, Pauses, put_off
+from levelog_actuator.ledger import Ledger
 from levelog_actuator.limits import Limits
 from levelog_actuator.outbox import ActuatorSettings, Outbox
 from levelog_actuator.ownclaims import OwnClaims
@@ -239,10 +240,8 @@ class Effects(Struct, eq=False):
     caller: EffectCaller
     limits: Limits
     observers: Observers
-    on_result: Callable[[Result], None]
-    """Gets each result."""
-    forget: Callable[[str], None]
-    """Drops the unstored results of a run, by its key, when it is claimed again."""
+    ledger: Ledger
+    """Gets each result, and drops the unstored ones of a run that is claimed again."""
     on_room: Callable[[], None] = lambda: None
     """Called when an effect with a limit may have room for another call."""
     begun: dict[str, _Begun] = {}
@@ -274,7 +273,7 @@ class Effects(Struct, eq=False):
         self.own.begin(intent, since, lose)
         if daemons:
             # the claim before was lost, and others may have kept more than what ran or ended under it knows
-            self.forget(intent.key)
+            self.ledger.forget(intent.key)
         running = self.begun.get(intent.key)
         if running is not None and not running.task.done():
             self.claimed_again[intent.key] = intent
@@ -317,4 +316,4 @@ class Effects(Struct, eq=False):
                 result = put_off(again, "its claim was lost") if is_run else replace(result, intent=again)
             told(result)
         self.own.end(result.intent)
-        self.on_result(result)
+        self.ledger.record(result)

@@ -1,11 +1,13 @@
 """Stores in the rows of intents what calls did, and what is to be tried again, of writes too.
 
-The receipt of a write does not pass here: it goes to the log at once, by the relay.
+The receipt of a write does not pass here: it goes to the log at once, by the relay. What is stored is handed on
+(`on_stored`): the receipt of a call goes to the relay from there. Where an intent that is to be tried again is one that
+its view may withdraw by now, the level is woken. It never reaches the API or the log.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct, field
@@ -44,7 +46,8 @@ class Ledger(Struct, eq=False):
     """
 
     outbox: Outbox
-    is_busy: Callable[[], bool]
+    under_way: Collection[object]
+    """Writes whose results a batch waits for a little."""
     on_stored: Callable[[StoredResults], None]
     on_hastened: Callable[[], Awaitable[None]]
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -76,7 +79,7 @@ class Ledger(Struct, eq=False):
         failures = 0
         while True:
             await self.has_work.wait()
-            if self.is_busy():
+            if self.under_way:
                 await asyncio.sleep(GATHER_SECONDS)
             self.has_work.clear()
             batch, self.results = self.results, []

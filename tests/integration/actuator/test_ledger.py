@@ -29,7 +29,7 @@ def ledger_of(
     async def told() -> None: ...
 
     outbox = Outbox(database, acting.scope, "me", QUICK)
-    return Ledger(outbox, is_busy=lambda: False, on_stored=on_stored, on_hastened=told)
+    return Ledger(outbox, under_way=(), on_stored=on_stored, on_hastened=told)
 
 
 async def claimed(acting: Acting) -> list[ClaimedIntent]:

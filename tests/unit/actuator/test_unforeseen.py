@@ -12,10 +12,11 @@ from levelog.indices import LiveIndex
 from levelog.operator import Operator
 from levelog_actuator.daemoncalls import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
+from levelog_actuator.ledger import Ledger
 from levelog_actuator.limits import Limits
 from levelog_actuator.outbox import ActuatorSettings, Outbox
 from levelog_actuator.ownclaims import OwnClaims
-from levelog_actuator.results import Ended, Later, Observers, Result
+from levelog_actuator.results import Ended, Later, Observers
 from levelog_base.errors import Unavailable
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Application, GroupResource
@@ -24,24 +25,29 @@ from rigs.kinds import Web
 from rigs.orders import order
 
 
-def calling(caller: EffectCaller, results: list[Result]) -> Effects:
-    """The calls of an actuator on SQLite, whose clock stands at 100 s."""
+async def nobody() -> None:
+    """Who would withdraw a call."""
+
+
+def calling(caller: EffectCaller) -> Effects:
+    """The calls of an actuator on SQLite, whose clock stands at 100 s, and whose results wait in its ledger."""
     outbox = Outbox(cast("Any", SimpleNamespace(is_shared=False)), cast("Any", None), "one", caller.settings)
     own, limits = OwnClaims(outbox, lambda: None, lambda: 100.0), Limits(caller.settings)
-    return Effects(own, caller, limits, Observers(), on_result=results.append, forget=lambda _: None)
+    ledger = Ledger(outbox, under_way=(), on_stored=lambda _: None, on_hastened=nobody)
+    return Effects(own, caller, limits, Observers(), ledger)
 
 
 async def test_a_call_whose_row_cannot_be_read_fails_without_the_secret_that_is_in_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    redactor, results = Redactor(b"0123456789abcdef"), list[Result]()
+    redactor = Redactor(b"0123456789abcdef")
     secret = {"metadata": {"name": "s"}, "stringData": {"password": "correct horse"}}
     redactor.redact_manifest(GroupResource(group="", resource="secrets"), secret)
-    effects = calling(EffectCaller({}, ActuatorSettings(), redactor), results)
+    effects = calling(EffectCaller({}, ActuatorSettings(), redactor))
     call = order(api_version="effects/v1").intent
     effects.begin(replace(call, verb="call", options=b'{"propagation": "correct horse"}'), 100.0)
     await asyncio.wait([each.task for each in effects.begun.values()])
-    (result,) = results
+    (result,) = effects.ledger.results
     assert isinstance(result, Ended)
     assert result.outcome == "failed"
     assert "Invalid enum value '[redacted]'" in result.error
@@ -50,19 +56,19 @@ async def test_a_call_whose_row_cannot_be_read_fails_without_the_secret_that_is_
 
 
 async def test_a_call_is_not_made_under_a_claim_that_is_about_to_end() -> None:
-    op, called, results = Operator("webs"), list[str](), list[Result]()
+    op, called = Operator("webs"), list[str]()
 
     @op.effect
     async def page(request: str) -> None:
         called.append(request)
 
-    effects = calling(EffectCaller({"webs/page": op.effects["page"]}, ActuatorSettings()), results)
+    effects = calling(EffectCaller({"webs/page": op.effects["page"]}, ActuatorSettings()))
     call = replace(order(api_version="effects/v1").intent, verb="call", view="webs/told", body=b'"storage"')
     for number, since in enumerate((100.0, 79.9)):  # of the 30 s of a claim, 10 are left for a request
         effects.begin(replace(call, key=str(number), target="page.effects/default/a"), since)
         effects.own.own[str(number)].known_at = 100.0
     await asyncio.wait([each.task for each in effects.begun.values()])
-    assert (called, sorted(type(each).__name__ for each in results)) == (["storage"], ["Ended", "Later"])
+    assert (called, sorted(type(each).__name__ for each in effects.ledger.results)) == (["storage"], ["Ended", "Later"])
 
 
 async def test_a_call_whose_indices_cannot_be_read_is_not_made_and_uses_up_no_attempt() -> None:

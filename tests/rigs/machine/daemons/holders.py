@@ -102,7 +102,7 @@ class Holder:
         outbox = Outbox(database, scope, owner, SETTINGS)
         self._ledger = Ledger(
             outbox,
-            is_busy=lambda: False,
+            under_way=(),
             on_stored=lambda stored: self._receipts.extend(stored.receipts),
             on_hastened=self._hastened,
         )
@@ -115,8 +115,7 @@ class Holder:
             caller,
             Limits(SETTINGS),
             Observers(self._attempting),
-            on_result=self._ledger.record,
-            forget=self._ledger.forget,
+            self._ledger,
         )
         self._seconds = 0.0
         self._claimed: dict[str, Tenure] = {}
