@@ -248,7 +248,7 @@ class Feed:
         try:
             event = read_event(line)
         except RecordError as error:
-            await self._lane.submit((self._recorder.line_unreadable(error),))
+            await self._lane.submit((self._recorder.unreadable(b"", str(error)),))
             if self.is_listed:
                 raise HistoryExpired(str(error)) from error
             return  # another list would not be told better

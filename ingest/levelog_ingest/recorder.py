@@ -67,14 +67,21 @@ class Recorder:
             version = trimmed.version
             return version, self._seen(trimmed, origin, is_deleted=is_deleted)
         except RecordError as error:
-            return version, self._unreadable(body, str(error))
+            return version, self.unreadable(body, str(error))
         except Exception as error:  # whatever is wrong with one object must not hold up the others
             log.exception("an object cannot be recorded", extra={"resource": str(self._watched)})
-            return version, self._unreadable(body, f"it cannot be recorded: {type(error).__name__}")
+            return version, self.unreadable(body, f"it cannot be recorded: {type(error).__name__}")
 
-    def line_unreadable(self, error: RecordError) -> Message:
-        """A line of a watch is no event, and names no object."""
-        return self._unreadable(b"", str(error))
+    def unreadable(self, body: bytes, error: str) -> Message:
+        """The message for an object that cannot be recorded; without a body, for a line that names none."""
+        named = name_of(body)
+        key = self._key(*named) if named is not None and is_recordable(*named) else None
+        self._status.skipped += 1
+        self._unnamed += named is None  # one with a name that is never recorded is nobody whom a list may leave out
+        log.error("object not recorded: %s", error, extra={"resource": str(self._watched), "object": str(key or "")})
+        partition = Partition(0) if key is None else partition_of(key, self._writer.partitions)
+        record = ObjectUnreadable(resource=self._resource, key=key, error=error, time=_now())
+        return self._writer.message(record, partition)
 
     def list_started(self, sync_id: str) -> list[Message]:
         """A list begins, told to all partitions."""
@@ -143,16 +150,6 @@ class Recorder:
             except RecordTooLarge:
                 least = only_metadata(record.body, str(error), is_least=True)
                 return self._writer.message(replace(record, body=least))
-
-    def _unreadable(self, body: bytes, error: str) -> Message:
-        named = name_of(body)
-        key = self._key(*named) if named is not None and is_recordable(*named) else None
-        self._status.skipped += 1
-        self._unnamed += named is None  # one with a name that is never recorded is nobody whom a list may leave out
-        log.error("object not recorded: %s", error, extra={"resource": str(self._watched), "object": str(key or "")})
-        partition = Partition(0) if key is None else partition_of(key, self._writer.partitions)
-        record = ObjectUnreadable(resource=self._resource, key=key, error=error, time=_now())
-        return self._writer.message(record, partition)
 
     def _key(self, namespace: str, name: str) -> ObjectKey:
         return ObjectKey(group=self._resource.group, resource=self._resource.resource, namespace=namespace, name=name)

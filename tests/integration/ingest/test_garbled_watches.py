@@ -73,7 +73,7 @@ def test_invariant_14_each_line_is_an_object_in_the_log_or_said_to_be_none(recor
     try:
         event = read_event(given)
     except RecordError as error:
-        check_unreadable(recorder.line_unreadable(error))
+        check_unreadable(recorder.unreadable(b"", str(error)))
         return
     if event.type == "BOOKMARK":
         with suppress(NoAnswer):  # the connection is made anew
