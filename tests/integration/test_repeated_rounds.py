@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from msgspec import field
 
-from levelog import Index, Intent, Level, Operator, Resource, Struct, apply
+from levelog import Index, Intent, Level, Operator, Resource, Struct, apply, delete
 from levelog.testing import Simulation
 from rigs.simulated import simulated
 
@@ -173,3 +173,37 @@ def test_steps_towards_what_is_wanted_are_none_that_were_undone() -> None:
         for number in range(10):
             undo(simulation, f"grey {number}")
             assert rounds(simulation) == 2 + number
+
+
+def test_rounds_that_undo_each_other_come_at_once_and_then_more_and_more_seldom() -> None:
+    op = Operator("shops")
+
+    @op.index
+    def names(found: ConfigMap) -> Iterator[tuple[str, str]]:
+        yield found.metadata.namespace, found.metadata.name
+
+    @op.view
+    def made(shop: Shop, names: Index[str, str]) -> Level[set[str]]:
+        return Level(desired={shop.metadata.name}, actual=set(names["default"]))
+
+    @op.reconcile(made, writes={ConfigMap: ["apply", "delete"]})
+    def make(shop: Shop, level: Level[set[str]]) -> Iterator[Intent]:
+        if not level.drift.extra:
+            yield apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{shop.metadata.name}-typo"}})
+        for name in level.drift.extra:
+            yield delete(ConfigMap, name)
+
+    with simulated(op, shop("red")) as simulation:
+        level = simulation.level("made", "default", "corner")
+        assert (level.status, level.round, level.reason) == ("failed", 7, "undone 6 times by its own rounds")
+        for number, pause in enumerate((1, 2, 4, 8)):
+            simulation.advance(timedelta(seconds=pause) - timedelta(milliseconds=10))
+            assert simulation.level("made", "default", "corner").round == 7 + number
+            simulation.advance(timedelta(milliseconds=10))
+            assert simulation.level("made", "default", "corner").round == 8 + number
+        simulation.apply(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "corner", "namespace": "default"}}
+        )
+        simulation.run()
+        simulation.advance(timedelta(minutes=1))
+        assert simulation.level("made", "default", "corner").status == "in_sync"

@@ -193,7 +193,8 @@ def _verdict_without_round(look: Outlook, now: datetime) -> _Verdict:
         planned = [at for at in (recheck_at, facts.planned) if at is not None and at > now]
         return _Verdict("failed", failures[0].error, recheck_at if wait is None else min([now + wait, *planned]))
     if until := look.rests_until:
-        return _Verdict("failed", _undone(last.count if last is not None else 0, _undone_by(facts)), until)
+        by = _undone_by(facts) or ("its own rounds" if last is not None and last.of != look.state else "")
+        return _Verdict("failed", _undone(last.count if last is not None else 0, by), until)
     if facts.view.reconcile is None:
         return _Verdict("drifting", before.reason if level is None else level.reason, recheck_at)
     return _Verdict("drifting", _unclosed(facts), _later(facts, now))

@@ -317,7 +317,7 @@ class Outlook(Struct, frozen=True, dict=True):
     def rests_until(self) -> datetime | None:
         """When the next round comes, if the ones before were undone each time: somebody else writes the same fields."""
         last, now = self.facts.repeats, self.facts.now
-        if self.level is None or last is None or last.count < AT_ONCE or last.of != self.state:
+        if self.level is None or last is None or last.count < AT_ONCE or not last.covers(self.state):
             return None
         if last.at > now:  # the clock was set back
             return None
@@ -328,7 +328,7 @@ class Outlook(Struct, frozen=True, dict=True):
     def is_undone(self) -> bool:
         """Tell whether what the last round was decided on is there again."""
         last = self.facts.repeats
-        return self.drift is not None and last is not None and last.of == self.state
+        return self.drift is not None and last is not None and last.covers(self.state)
 
     @cached_property
     def has_progressed(self) -> bool:

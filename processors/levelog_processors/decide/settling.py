@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog.absence import doubled
 from levelog_base.wire.canonical import canonical
@@ -74,6 +75,8 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     of: str
     """Digest of desired and actual, or a fault."""
+    before: str = ""
+    """The same of the rounds before them, if these were for another state, without a fault, and never in sync since."""
     count: int
     """1: the round was the first for it."""
     at: datetime
@@ -122,16 +125,22 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """
         return self.undone >= OFTEN and now < self.calm_at
 
+    def covers(self, state: str) -> bool:
+        """Tell whether rounds for that state are among those counted: two states may lead to each other for ever."""
+        return state in (self.of, self.before)
+
     def then(self, of: str, now: datetime, *, is_retry: bool, by: str = "") -> "Repeats":
         """After another round that wrote or raised; `is_retry` says that the one before it has failed."""
-        if of != self.of:
-            return Repeats(of=of, count=1, at=now)
+        before = self.before if of == self.of else "" if {of, self.of} & {*FAULTS} else self.of
+        if not self.covers(of) or (of != self.of and is_retry):
+            return Repeats(of=of, before=before, count=1, at=now)
         if not is_retry or self.count == 0:
             gap = max(now - self.at, timedelta(0))
             undone = self.undone + 1 if by and self.count else 0
-            return Repeats(of=of, count=self.succeeded.count + 1, at=now, gap=gap, by=by, undone=undone)
-        since, retries, by = self.since or self.at, self.retries + 1, self.by
-        return Repeats(of=of, count=self.count + 1, at=now, since=since, retries=retries, by=by, undone=self.undone)
+            count = self.succeeded.count + 1
+            return Repeats(of=of, before=before, count=count, at=now, gap=gap, by=by, undone=undone)
+        since, retries = self.since or self.at, self.retries + 1
+        return replace(self, count=self.count + 1, at=now, since=since, retries=retries, gap=timedelta(0))
 
 
 def is_undone(decided: Decided) -> bool:
