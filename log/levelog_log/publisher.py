@@ -194,8 +194,8 @@ class BatchPublisher:
         is_slow = seconds > SLOW_SECONDS
         if is_slow and not self._is_slow:
             log.warning(
-                "NATS is slow: it took %.0f s to store a batch; nothing is read faster than that. Its disk is, or its "
-                "servers elected a leader",
+                "NATS is slow: it took %.0f s to store a batch; nothing is read faster than that. Its disk is, its "
+                "servers elected a leader, or this process was busy",
                 seconds,
                 extra={"url": self.stream.connection.url},
             )

@@ -2,8 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -97,9 +97,21 @@ class Monitor:
 async def monitoring(listen: str, roles: frozenset[Role]) -> AsyncGenerator[Monitor]:
     """Serve probes and metrics of this process while the context is open, where `listen` says; empty: not.
 
+    The log names what holds up the event loop in any case.
+
     Raises ConfigurationError if it cannot listen there.
     """
     probes = Probes(sorted(roles))
+    beating = asyncio.create_task(probes.beat(), name="beat")
+    try:
+        with probes.telling(), _listening(listen, probes) as monitor:
+            yield monitor
+    finally:
+        beating.cancel()
+
+
+@contextmanager
+def _listening(listen: str, probes: Probes) -> Generator[Monitor]:
     if not listen:
         yield Monitor(probes)
         return
@@ -116,12 +128,8 @@ async def monitoring(listen: str, roles: frozenset[Role]) -> AsyncGenerator[Moni
 
     metrics = Metrics()
     pages = {"/healthz": page(probes.healthz), "/readyz": page(probes.readyz), "/metrics": metrics.page}
-    beating = asyncio.create_task(probes.beat(), name="beat")
-    try:
-        with listening(ListenAddress.parse(listen), pages):
-            yield Monitor(probes, metrics)
-    finally:
-        beating.cancel()
+    with listening(ListenAddress.parse(listen), pages):
+        yield Monitor(probes, metrics)
 
 
 async def _ask_database(database: "Database") -> None:

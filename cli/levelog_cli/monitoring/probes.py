@@ -1,11 +1,14 @@
 """What `/healthz` and `/readyz` say: judged on the event loop, read by a thread that answers while the loop cannot."""
 
 import asyncio
+import logging
 import sys
+import sysconfig
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from types import FrameType
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from types import CodeType, FrameType
 from typing import Final
 
 from msgspec import Struct
@@ -13,14 +16,21 @@ from msgspec import Struct
 from levelog.calls.faults import is_levelogs
 from levelog_base.errors import LevelogError
 
+log = logging.getLogger(__name__)
+
 BEAT_SECONDS: Final = 0.5
 """How often the event loop says that it turns, and judges everything else."""
+TOLD_SECONDS: Final = 2.0
+"""The log names a function that has held up the loop for so long."""
 BLOCKED_SECONDS: Final = 5.0
 """A loop that does not turn for so long is blocked; what it said before no longer counts."""
 ASK_SECONDS: Final = 2.5
 """Between an answer of a server and the next question."""
 ANSWER_SECONDS: Final = 4.0
 """A server that takes longer is away. With the question before, a paused server is told of within 7 s."""
+
+_LIBRARIES: Final = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+"""Folders of modules that are installed."""
 
 Judge = Callable[[], str]
 """What is wrong with a part now, in a few words; empty: nothing."""
@@ -80,6 +90,7 @@ class Probes:
         self._found: Mapping[str, str] = {name: judge() for name, judge in self._judges.items()}
         self._loop_thread = threading.get_ident()
         self._beat_at = clock()
+        self._told: set[CodeType] = set()
 
     def watch(self, part: str, judge: Judge) -> None:
         """Ask `judge` of a part from now on; it is called on the event loop, and must not raise or wait."""
@@ -96,6 +107,36 @@ class Probes:
         self._found = {name: judge() for name, judge in self._judges.items()}
         self._beat_at = self._clock()
 
+    @contextmanager
+    def telling(self) -> Generator[None]:
+        """Call `tell` again and again while the context is open, on a thread that goes on while the loop cannot."""
+        ended = threading.Event()
+
+        def tell() -> None:
+            while not ended.wait(BEAT_SECONDS):
+                self.tell()
+
+        thread = threading.Thread(target=tell, name="levelog beat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def tell(self) -> None:
+        """Warn once of each function of a user's that holds up the loop: all else is slow then, and looks guilty."""
+        seconds, innermost = self._clock() - self._beat_at, self._innermost()
+        called = innermost if innermost is None else _called(innermost)
+        if seconds < TOLD_SECONDS or called is None or not _is_users(called) or called.f_code in self._told:
+            return
+        self._told.add(called.f_code)
+        log.warning(
+            "the event loop stands still for %.0f s%s: nothing else goes on until the function returns or awaits",
+            seconds,
+            _place(innermost),
+        )
+
     def healthz(self) -> ProbeAnswer:
         """Whether the event loop turns. A restart mends nothing else."""
         return _answer("healthz", {"event loop": self._blocked()})
@@ -109,23 +150,37 @@ class Probes:
         seconds = self._clock() - self._beat_at
         if seconds <= BLOCKED_SECONDS:
             return ""
+        return f"blocked for {seconds:.0f} s{_place(self._innermost())}"
+
+    def _innermost(self) -> FrameType | None:
         frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # no other way to see them
-        return f"blocked for {seconds:.0f} s{_place(frames.get(self._loop_thread))}"
+        return frames.get(self._loop_thread)
 
 
 def _place(innermost: FrameType | None) -> str:
     """The function of a user's in which a thread is, and the call in another file that it has made."""
     if innermost is None:
         return ""
-    called = innermost
-    while called.f_back is not None and not _is_calling(called.f_back) and not _is_calling(called):
-        called = called.f_back
+    called = _called(innermost)
     at = "" if called.f_code.co_filename == innermost.f_code.co_filename else f", at {_shown(innermost)}"
     return f", in {_shown(called)}{at}"
 
 
+def _called(innermost: FrameType) -> FrameType:
+    """The outermost function of a user's on the way there."""
+    called = innermost
+    while called.f_back is not None and not _is_calling(called.f_back) and not _is_calling(called):
+        called = called.f_back
+    return called
+
+
 def _shown(frame: FrameType) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"
+
+
+def _is_users(frame: FrameType) -> bool:
+    """Tell whether it is of no library: one that levelog has called is slow, not at fault."""
+    return not _is_calling(frame) and not frame.f_code.co_filename.startswith(("<", *_LIBRARIES))
 
 
 def _is_calling(frame: FrameType) -> bool:

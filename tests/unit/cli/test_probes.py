@@ -2,10 +2,15 @@
 
 import re
 import threading
+import time
 from datetime import timedelta
 
+import pytest
+
 from levelog_base.errors import Unavailable
-from levelog_cli.monitoring.probes import BLOCKED_SECONDS, AskedServer, Probes
+from levelog_cli.monitoring.monitor import monitoring
+from levelog_cli.monitoring.probes import BLOCKED_SECONDS, TOLD_SECONDS, AskedServer, Probes
+from levelog_cli.wiring.roles import Role
 from levelog_processors.guard import FunctionGuard
 from rigs.clocks import Clock
 
@@ -95,3 +100,44 @@ async def test_what_a_server_answers_wrongly_is_told_whatever_it_is() -> None:
     errors.pop(0)
     await server.ask()
     assert server.judge() == "ValueError: odd"
+
+
+def test_a_function_that_holds_up_the_loop_is_told_once_and_levelogs_own_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, gate = Clock(), threading.Event()
+    made: list[Probes] = []
+
+    def pods() -> None:
+        made.append(Probes([], clock))
+        gate.wait()
+
+    guard = FunctionGuard("view webs/pods", timedelta(minutes=1))
+    loop = threading.Thread(target=guard.run, args=(pods,))
+    loop.start()
+    while not made or not answer_later(made[0], clock).endswith(" wait"):
+        pass
+    made[0].look()
+    made[0].tell()
+    assert not caplog.messages
+    for _ in range(2):
+        clock.now += TOLD_SECONDS + 0.1
+        made[0].tell()
+        made[0].look()
+    gate.set()
+    loop.join()
+    [told] = caplog.messages
+    assert re.match(r"the event loop stands still for 2 s, in \S+/test_probes\.py:\d+ pods, at \S+ wait: nothing", told)
+
+
+async def test_the_loop_of_a_process_that_listens_nowhere_is_watched_too(caplog: pytest.LogCaptureFixture) -> None:
+    async with monitoring("", frozenset({Role.PROCESS})):
+        block_until_told(caplog)
+    [told] = caplog.messages
+    assert "test_probes.py" in told
+
+
+def block_until_told(caplog: pytest.LogCaptureFixture) -> None:
+    until = time.monotonic() + 30
+    while not caplog.messages and time.monotonic() < until:
+        pass
