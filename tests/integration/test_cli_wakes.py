@@ -36,6 +36,16 @@ def test_a_file_gives_a_table_or_json(tmp_path: Path) -> None:
     assert told["woken"][0]["says"][0] == "none of its wakes changed anything"
 
 
+def test_a_file_that_holds_no_audit_event_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "operator.py"
+    file.write_text("op = 1\nat = 2\n")
+    refused = CliRunner().invoke(app, ["wakes", str(file)])
+    assert refused.exit_code == 2
+    assert refused.stderr == "levelog: no event of an audit log: 2 lines are cut or no audit events, and left out " + (
+        f"(first: {file.name}:1)\n"
+    )
+
+
 def test_a_bundle_has_the_bodies_that_an_audit_log_of_metadata_lacks(tmp_path: Path) -> None:
     log, file, bundle = ready_sets("Metadata"), tmp_path / "audit.log", tmp_path / "shop.jsonl"
     file.write_text("\n".join(log.lines()))

@@ -60,7 +60,10 @@ async def show_wakes(
 
 
 async def found_wakes(files: Sequence[Path], *, client: str = "", source: RecordSource | None = None) -> WakesFound:
-    """The answer of the files; `client` is a part of a name. Raises ConfigurationError for one that cannot be read."""
+    """The answer of the files; `client` is a part of a name.
+
+    Raises ConfigurationError for one that cannot be read, and if all that they hold is something else.
+    """
     reader, bursts = AuditReader(Remarks()), Bursts(client)
     calls = read_files(files, reader)
     if source is None:
@@ -71,6 +74,8 @@ async def found_wakes(files: Sequence[Path], *, client: str = "", source: Record
         if not selected:
             raise ConfigurationError(f"{source.name} has no list of a resource: leave --log and --bundle out")
         await take_with_records(calls, source.about(selected), bursts, reader.remarks)
+    if not reader.events and reader.remarks:
+        raise ConfigurationError(f"no event of an audit log: {'; '.join(reader.remarks.lines())}")
     return answer(bursts, reader)
 
 
