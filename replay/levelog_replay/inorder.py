@@ -6,7 +6,7 @@ are folded as they are live; what is decided here is sent by nobody.
 
 import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Final
@@ -164,14 +164,15 @@ class Side(Struct, frozen=True):
     async def moments(self) -> AsyncGenerator[_Moment]:
         """The decisions, in the order of the log."""
         at, found = 0, dict[ViewParent, list[Judged]]()
-        async for past, asked in self.replay.decisions():
-            place = self.history.place(past.seen_to)
-            if place != at and found:
-                yield _Moment(at, found)
-                found = {}
-            at, level = place, (past.view, past.parent)
-            conclusion = Conclusion.recorded(past, asked)
-            found.setdefault(level, []).append(Judged(past=self._recorded(past), conclusion=conclusion))
+        async with aclosing(self.replay.decisions()) as decisions:
+            async for past, asked in decisions:
+                place = self.history.place(past.seen_to)
+                if place != at and found:
+                    yield _Moment(at, found)
+                    found = {}
+                at, level = place, (past.view, past.parent)
+                conclusion = Conclusion.recorded(past, asked)
+                found.setdefault(level, []).append(Judged(past=self._recorded(past), conclusion=conclusion))
         if found:
             yield _Moment(at, found)
 
@@ -184,12 +185,15 @@ class Side(Struct, frozen=True):
 
 async def pairs(sides: Sequence[Side]) -> AsyncGenerator[tuple[float, Judged, Judged]]:
     """Decisions of two sides on a level after the same record; where one side made none, its half has no conclusion."""
-    runs = [side.moments() for side in sides]
-    ahead = [await anext(run, _END) for run in runs]
-    while (at := min(each.place for each in ahead)) < math.inf:
-        one, other = [each.found if each.place == at else {} for each in ahead]
-        for level in sorted(one.keys() | other.keys()):
-            for half, half_of_other in zip_longest(one.get(level, ()), other.get(level, ())):
-                absent = Judged(past=(half or half_of_other).past, conclusion=None, obstacle=NO_VIEW)
-                yield at, half or absent, half_of_other or absent
-        ahead = [await anext(run, _END) if each.place == at else each for run, each in zip(runs, ahead, strict=True)]
+    async with AsyncExitStack() as stack:
+        runs = [await stack.enter_async_context(aclosing(side.moments())) for side in sides]
+        ahead = [await anext(run, _END) for run in runs]
+        while (at := min(each.place for each in ahead)) < math.inf:
+            one, other = [each.found if each.place == at else {} for each in ahead]
+            for level in sorted(one.keys() | other.keys()):
+                for half, half_of_other in zip_longest(one.get(level, ()), other.get(level, ())):
+                    absent = Judged(past=(half or half_of_other).past, conclusion=None, obstacle=NO_VIEW)
+                    yield at, half or absent, half_of_other or absent
+            ahead = [
+                await anext(run, _END) if each.place == at else each for run, each in zip(runs, ahead, strict=True)
+            ]

@@ -44,12 +44,17 @@ class Told:
         self.last = len(records)
         self.origin = Origin(cluster=Cluster("cluster"), application=Application("webs"), partitions=PARTITIONS)
         self.reads = 0
+        self.ended = 0
+        """How many of these have come to their end, or were closed."""
 
     async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
         self.reads += 1
         wanted = [each for each in self._records if each.sequence >= start]
-        for at in range(0, len(wanted), self._size):
-            yield wanted[at : at + self._size]
+        try:
+            for at in range(0, len(wanted), self._size):
+                yield wanted[at : at + self._size]
+        finally:
+            self.ended += 1
 
 
 def told(changes: Changes) -> list[LoggedRecord]:

@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final
 
@@ -106,29 +106,33 @@ class Edited:
         """
         batch: list[LoggedRecord] = []
         after = moved = 0
-        async for logged in self._ordered():
-            if self._edits.moves(logged):
-                moved += 1
-                sequence = (after << _BITS) + moved
-                self._numbers[sequence] = logged.sequence
-            else:
-                after, moved = int(logged.sequence), 0
-                sequence = after << _BITS
-            if sequence >= start:
-                batch.append(replace(logged, sequence=LogSequence(sequence)))
-            if len(batch) == _BATCH:
-                yield batch
-                batch = []
+        async with self._ordered() as ordered:
+            async for logged in ordered:
+                if self._edits.moves(logged):
+                    moved += 1
+                    sequence = (after << _BITS) + moved
+                    self._numbers[sequence] = logged.sequence
+                else:
+                    after, moved = int(logged.sequence), 0
+                    sequence = after << _BITS
+                if sequence >= start:
+                    batch.append(replace(logged, sequence=LogSequence(sequence)))
+                if len(batch) == _BATCH:
+                    yield batch
+                    batch = []
         if batch:
             yield batch
 
-    def _ordered(self) -> AsyncIterator[LoggedRecord]:
-        records: AsyncIterator[LoggedRecord] = self._read()
-        if self._is_applied and self._edits.swapped is not None:
-            records = _swapped(records, *sorted(self._edits.swapped))
-        if self._is_applied and self._edits.delay:
-            records = _delayed(records, self._edits.delay)
-        return records
+    @asynccontextmanager
+    async def _ordered(self) -> AsyncGenerator[AsyncIterator[LoggedRecord]]:
+        async with AsyncExitStack() as stack:  # or each would wait for the end of the loop, which closes all at once
+            records = await stack.enter_async_context(aclosing(self._read()))
+            if self._is_applied and self._edits.swapped is not None:
+                swapped = _swapped(records, *sorted(self._edits.swapped))
+                records = await stack.enter_async_context(aclosing(swapped))
+            if self._is_applied and self._edits.delay:
+                records = await stack.enter_async_context(aclosing(_delayed(records, self._edits.delay)))
+            yield records
 
     async def _read(self) -> AsyncGenerator[LoggedRecord]:
         """Records in the order of the log, without those that are dropped."""

@@ -1,8 +1,14 @@
 """`levelog what-if`: recorded history with a record left out, elsewhere or changed, decided again."""
 
 import json
+from contextlib import aclosing
+from datetime import timedelta
 from typing import Any, TypeAlias
 
+import pytest
+
+from levelog_replay.travel.edits import Edited, Edits
+from rigs.histories import Told, told
 from rigs.lastnight import BAD, FIXED, ORDERS, LastNight
 
 Differing: TypeAlias = tuple[int, list[str] | None, list[str] | None]
@@ -48,3 +54,11 @@ async def test_a_late_receipt_settles_late(night: LastNight) -> None:
 async def test_other_code_decides_on_the_changed_history(night: LastNight) -> None:
     found = await differing(night, "--set", night.stranger, "metadata.labels.app=shop", "--code", FIXED)
     assert (night.stranger, [f"delete {ORDERS}"], None) in found
+
+
+@pytest.mark.parametrize("changes", [{}, {"swapped": (1, 3)}, {"delay": timedelta(seconds=3)}], ids=str)
+async def test_whoever_stops_early_ends_what_changed_history_reads(changes: dict[str, Any]) -> None:
+    history = Told(told([("seen", "shop", 1, "a", 1)] * 1500), 1)
+    async with aclosing(Edited(history, Edits(**changes)).records()) as records:
+        assert await anext(records)
+    assert history.ended == 1
