@@ -1,6 +1,7 @@
 """What happened to objects, in the order of the log; each decision follows the last record that it can have seen."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias, TypeVar
 
@@ -71,16 +72,17 @@ async def entries_of(records: AsyncIterator[LoggedRecord], shown: Shown) -> Asyn
 
 async def decisions_on(
     database: Database, scope: Scope, selected: Sequence[Selected], is_shown: IsShown, *, log_began: datetime
-) -> AsyncIterator[DecisionEntry]:
+) -> AsyncGenerator[DecisionEntry]:
     """Decisions on objects that are shown, and those that wrote to one, in their order.
 
     Those of an older log are passed over: their sequences are others.
     """
     names = [str(each) if each.name else f"{each}/" for each in selected]
-    async for past, writes in read_about(database, scope, names):
-        entry = DecisionEntry(application=scope.application, decision=past, writes=writes)
-        if past.decided_at + _SLACK >= log_began and entry.is_about(is_shown):
-            yield entry
+    async with aclosing(read_about(database, scope, names)) as recorded:
+        async for past, writes in recorded:
+            entry = DecisionEntry(application=scope.application, decision=past, writes=writes)
+            if past.decided_at + _SLACK >= log_began and entry.is_about(is_shown):
+                yield entry
 
 
 async def interleaved(

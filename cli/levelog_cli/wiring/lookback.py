@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -253,9 +253,10 @@ async def opened_decisions(
             "--database-url, or the --data-dir that `levelog run` used"
         )
     began = datetime.fromisoformat(source.stream.identity.created)
-    async with await open_to_read(settings) as database:
+    async with await open_to_read(settings) as database, AsyncExitStack() as stack:
         scopes = await chosen_scopes(settings, database, cluster=source.cluster)
-        yield [decisions_on(database, scope, shown.selected, shown.has, log_began=began) for scope in scopes]
+        made = [decisions_on(database, scope, shown.selected, shown.has, log_began=began) for scope in scopes]
+        yield [await stack.enter_async_context(aclosing(each)) for each in made]
 
 
 def has_database(settings: Settings) -> bool:

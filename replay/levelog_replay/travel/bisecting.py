@@ -1,6 +1,7 @@
 """The first record after which a condition holds, and what led to it."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 
 from msgspec import Struct
 
@@ -48,20 +49,21 @@ class Bisection:
         """Look for it, with the decisions of each application; None: it never begins to hold. Raises as expressions."""
         self.held = self._holds(0)
         last: LoggedRecord | None = None
-        records = ((each, int(each.sequence)) async for each in each_record(self._history))
-        async for each, _ in interleaved(records, _in_order(decisions)):
-            before = None
-            if isinstance(each, LoggedRecord):
-                last = each
-                self._rebuilt.fold([each])
-                self._past.follow(each)
-                self.records += 1
-            elif last is not None:
-                before = self._take(each)
-            was, self.held = self.held, self._holds(last.sequence if last is not None else 0)
-            if self.held and not was and last is not None:
-                found = FirstBad(sequence=last.sequence, entries=[], before=before)
-                return await self._explained(found, last, each if isinstance(each, DecisionEntry) else None)
+        async with aclosing(each_record(self._history)) as logged:
+            records = ((each, int(each.sequence)) async for each in logged)
+            async for each, _ in interleaved(records, _in_order(decisions)):
+                before = None
+                if isinstance(each, LoggedRecord):
+                    last = each
+                    self._rebuilt.fold([each])
+                    self._past.follow(each)
+                    self.records += 1
+                elif last is not None:
+                    before = self._take(each)
+                was, self.held = self.held, self._holds(last.sequence if last is not None else 0)
+                if self.held and not was and last is not None:
+                    found = FirstBad(sequence=last.sequence, entries=[], before=before)
+                    return await self._explained(found, last, each if isinstance(each, DecisionEntry) else None)
         return None
 
     def _take(self, entry: DecisionEntry) -> Verdict | None:
