@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from levelog.calls import audithook
-from levelog.calls.faults import HandlerFault
+from levelog.calls.faults import HandlerFault, tell_fault
 from levelog.handlers.viewhandlers import MOST_VIEW_TIME
 from levelog_processors import guard as guards
 from levelog_processors.guard import FunctionGuard, TimeIsOver, suspended
@@ -92,6 +92,15 @@ def test_a_function_that_computes_or_waits_for_ever_is_ended(function: Callable[
         guard(SHORT).run(function)
     frames = traceback.extract_tb(raised.value.__cause__.__traceback__ if raised.value.__cause__ else None)
     assert function.__name__ in {frame.name for frame in frames}
+
+
+def test_the_log_names_the_line_at_which_a_function_was_ended(caplog: pytest.LogCaptureFixture) -> None:
+    of_file: dict[str, Any] = {}
+    exec(compile("def pods():\n    wanted = 3\n    while wanted: pass\n", "/home/webs.py", "exec"), of_file)
+    with pytest.raises(HandlerFault) as raised:
+        guard(SHORT).run(of_file["pods"])
+    tell_fault("view", "webs/pods", of_file["pods"], raised.value, subject="default/shop")
+    assert caplog.messages[-1].endswith("was ended (webs.py line 3)")
 
 
 def test_what_a_function_returns_and_raises_is_passed_on() -> None:

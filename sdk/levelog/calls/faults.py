@@ -5,6 +5,7 @@ import logging
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -100,12 +101,16 @@ def is_levelogs(frame: FrameType) -> bool:
 
 
 def _place(function: Callable[..., Any], error: BaseException) -> str:
-    """File and line that was running: in the file of the function if it got there, else where it was raised."""
+    """File and line that was running: in the file of the function if it got there, else where the function begins.
+
+    What ended a function is the cause of the error that says so.
+    """
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
         return ""
     line = code.co_firstlineno
-    for frame, number in traceback.walk_tb(error.__traceback__):
+    raised = [each.__traceback__ for each in (error.__cause__, error) if each is not None]
+    for frame, number in chain.from_iterable(map(traceback.walk_tb, raised)):
         if frame.f_code.co_filename == code.co_filename:
             line = number
     return f"{Path(code.co_filename).name} line {line}"
