@@ -99,6 +99,17 @@ async def test_it_defines_creates_runs_and_shows_and_a_change_of_the_class_chang
         assert "SIGTERM" not in running.log.read_text()
 
 
+async def test_what_loading_a_file_warns_of_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "teams.py").write_text(
+        "from levelog.compat import kopf\n\n\n"
+        "@kopf.on.startup()\ndef configure(settings, **_):\n    settings.persistence.finalizer = 'example.com/t'\n\n\n"
+        "@kopf.on.event('v1', 'configmaps')\ndef seen(**_):\n    pass\n"
+    )
+    with Levelog(tmp_path).start("dev", "teams.py") as running:
+        await running.says("levelog run: application teams")
+        assert running.log.read_text().count("teams.py, line 6: the finalizer is levelog/teams here") == 1
+
+
 async def test_started_again_it_is_the_same_cluster_and_creates_nothing_twice(levelog: Levelog) -> None:
     uids = []
     for _ in range(2):
