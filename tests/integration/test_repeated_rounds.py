@@ -156,6 +156,25 @@ def test_what_is_wanted_otherwise_is_written_at_once_and_so_is_what_was_in_sync_
             assert rounds(simulation) == before + 1 + number
 
 
+def test_two_wishes_that_take_turns_are_each_written_at_once_though_neither_comes_true() -> None:
+    op = Operator("shops")
+
+    @op.view
+    def signed(shop: Shop) -> Level[str]:
+        return Level(desired=shop.spec.colour, actual="none")
+
+    @op.reconcile(signed, writes={ConfigMap: ["apply"]})
+    def sign(shop: Shop) -> Iterator[Intent]:
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": shop.metadata.name}}
+        yield apply(manifest | {"data": {"colour": shop.spec.colour}})
+
+    with simulated(op, shop("red")) as simulation:
+        for number in range(10):
+            assert simulation.level("signed", "default", "corner").round == 1 + number
+            simulation.apply(shop("red" if number % 2 else "blue"))
+            simulation.run()
+
+
 def test_an_object_that_is_deleted_again_and_again_is_made_anew_at_once_five_times() -> None:
     with simulated(op, shop("red")) as simulation:
         for number in range(5):

@@ -365,10 +365,10 @@ def _repeats(look: Outlook, round_: Round | None, verdict: _Verdict) -> str | No
         of = look.state
     if of:
         is_retry = of in FAULTS or bool(look.facts.failures)
-        by = _undone_by(look.facts)
-        return (
-            Repeats(of=of, count=1, at=seen_at) if last is None else last.then(of, seen_at, is_retry=is_retry, by=by)
-        ).text
+        by, wants_same = _undone_by(look.facts), seen is None or seen.desired == look.facts.before.desired
+        if last is None:
+            return Repeats(of=of, count=1, at=seen_at).text
+        return last.then(of, seen_at, is_retry=is_retry, wants_same=wants_same, by=by).text
     is_in_sync = verdict.status == "in_sync"
     if last is None or (last.of == VIEW_FAULT and seen is not None):
         return None

@@ -76,7 +76,7 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     of: str
     """Digest of desired and actual, or a fault."""
     before: str = ""
-    """The same of the rounds before them, if these were for another state, without a fault, and never in sync since."""
+    """The same of the rounds before them, if only the actual side was another, and the level was not in sync since."""
     count: int
     """1: the round was the first for it."""
     at: datetime
@@ -129,9 +129,12 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Tell whether rounds for that state are among those counted: two states may lead to each other for ever."""
         return state in (self.of, self.before)
 
-    def then(self, of: str, now: datetime, *, is_retry: bool, by: str = "") -> "Repeats":
-        """After another round that wrote or raised; `is_retry` says that the one before it has failed."""
-        before = self.before if of == self.of else "" if {of, self.of} & {*FAULTS} else self.of
+    def then(self, of: str, now: datetime, *, is_retry: bool, wants_same: bool = True, by: str = "") -> "Repeats":
+        """After another round that wrote or raised.
+
+        `is_retry` says that the one before it has failed, `wants_same` that the desired side is as it was.
+        """
+        before = self.before if of == self.of else self.of if wants_same and not {of, self.of} & {*FAULTS} else ""
         if not self.covers(of) or (of != self.of and is_retry):
             return Repeats(of=of, before=before, count=1, at=now)
         if not is_retry or self.count == 0:
