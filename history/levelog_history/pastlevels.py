@@ -16,29 +16,11 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision
 from levelog_store.fold.statereads import read_syncs
 from levelog_store.look.contact import oldest_contact, read_inputs, read_unlisted, read_unreadable
-from levelog_store.look.levelpages import LevelQuery, read_level_page
-from levelog_store.look.overview import LevelLine, read_level_lines, read_unlevelled
+from levelog_store.look.levelpages import ALL, LevelQuery, read_level_lines, read_level_page, read_unlevelled
+from levelog_store.look.overview import LevelLine
 from levelog_store.look.recall import read_newest
 from levelog_store.owners.scopes import find_scopes
-from levelog_store.rows import STATUSES, Scope, UnreadableRow
-
-
-class LevelFilter(Struct, frozen=True, kw_only=True):
-    """Which levels to show; an empty field selects all."""
-
-    name: str = ""
-    """A parent, or how its name ends."""
-    view: str = ""
-    """With its operator, or without."""
-    status: str = ""
-
-    def __post_init__(self) -> None:
-        if self.status and self.status not in STATUSES:
-            raise ConfigurationError(f"there is no status {self.status!r}: it is one of {', '.join(STATUSES)}")
-
-    def has(self, view: str, parent: str) -> bool:
-        """Tell whether a level is among them, whatever its status."""
-        return (not self.view or is_named(self.view, view)) and (not self.name or ends(self.name, parent))
+from levelog_store.rows import Scope, UnreadableRow
 
 
 class LevelsNow(Struct, kw_only=True):
@@ -70,7 +52,7 @@ async def scopes_of(
     return chosen
 
 
-async def levels_now(connection: AsyncConnection, scopes: list[Scope], wanted: LevelFilter) -> LevelsNow:
+async def levels_now(connection: AsyncConnection, scopes: list[Scope], wanted: LevelQuery) -> LevelsNow:
     """The levels that are selected. Raises ConfigurationError for a view or parent without one."""
     found = await read_levels(connection, scopes, wanted)
     if not found.lines:
@@ -78,11 +60,11 @@ async def levels_now(connection: AsyncConnection, scopes: list[Scope], wanted: L
     return found
 
 
-async def read_levels(connection: AsyncConnection, scopes: list[Scope], wanted: LevelFilter) -> LevelsNow:
+async def read_levels(connection: AsyncConnection, scopes: list[Scope], wanted: LevelQuery) -> LevelsNow:
     """The levels that are selected; there may be none."""
     found = LevelsNow(scopes=scopes, lines=[], skipped=[], silent=[], unlisted=[], contacts={})
     for scope in scopes:
-        lines = await read_level_lines(connection, scope, view=wanted.view, status=wanted.status, name=wanted.name)
+        lines = await read_level_lines(connection, scope, wanted)
         found.lines += [(scope, line) for line in lines]
         found.skipped += await read_unreadable(connection, scope)
         inputs = await read_inputs(connection, scope)
@@ -94,7 +76,7 @@ async def read_levels(connection: AsyncConnection, scopes: list[Scope], wanted: 
 
 
 async def levels_at(
-    stream: LogStream, database: Database, scopes: Sequence[Scope], wanted: LevelFilter, moment: Moment
+    stream: LogStream, database: Database, scopes: Sequence[Scope], wanted: LevelQuery, moment: Moment
 ) -> list[tuple[Scope, Decision]]:
     """The levels that are selected as they were, from the decisions that are kept and the log.
 
@@ -107,13 +89,18 @@ async def levels_at(
         for scope in scopes:
             resources.update(resource for _, resource in await read_syncs(connection, scope))
             newest = await read_newest(connection, scope, is_by=moment.has_seen, until=moment.time)
-            found += [(scope, each) for each in newest if wanted.has(each.view, each.parent)]
+            found += [(scope, each) for each in newest if is_chosen(wanted, each.view, each.parent)]
     refuse_expired(await beginning(stream, resources), moment)
     there = await read_there(stream, {each.parent for _, each in found}, moment) if found else {}
     found = [(scope, each) for scope, each in found if there.get(each.parent) == each.parent_uid]
     if not found and (wanted.name or wanted.view):
         raise ConfigurationError(f"there was no level of {wanted.name or wanted.view} at {moment}")
-    return [(scope, each) for scope, each in found if wanted.status in ("", each.status)]
+    return [(scope, each) for scope, each in found if wanted.takes(each.status)]
+
+
+def is_chosen(wanted: LevelQuery, view: str, parent: str) -> bool:
+    """Tell whether a level is among the wanted ones, whatever its status."""
+    return (not wanted.view or is_named(wanted.view, view)) and (not wanted.name or ends(wanted.name, parent))
 
 
 async def refuse_unknown(connection: AsyncConnection, scopes: list[Scope], name: str, view: str) -> None:
@@ -124,13 +111,13 @@ async def refuse_unknown(connection: AsyncConnection, scopes: list[Scope], name:
         for scope in scopes:
             if await read_level_page(connection, scope, wanted, most=1):
                 return True
-            if await read_unlevelled(connection, scope, view=wanted.view, name=wanted.name):
+            if await read_unlevelled(connection, scope, wanted):
                 return True
         return False
 
     for what, said, wanted in (
-        ("view", view, LevelQuery(statuses=(), view=view)),
-        ("parent", name, LevelQuery(statuses=(), name=name)),
+        ("view", view, LevelQuery(view=view)),
+        ("parent", name, LevelQuery(name=name)),
     ):
-        if said and not await has(wanted) and await has(LevelQuery(statuses=())):
+        if said and not await has(wanted) and await has(ALL):
             raise ConfigurationError(f"no level of a {what} {said!r}: `levelog levels` shows all that there are")

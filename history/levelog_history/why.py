@@ -17,7 +17,7 @@ from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision, PastIntent
 from levelog_store.fold.checkpoints import read_points
-from levelog_store.look.overview import read_level_lines
+from levelog_store.look.levelpages import LevelQuery, read_level_lines
 from levelog_store.look.queues import read_queues
 from levelog_store.look.recall import (
     read_decisions,
@@ -119,7 +119,7 @@ class Looking:
         """How a call that leaves no records has failed for an object; empty: none has."""
         async with self._database.reading() as connection:
             for scope in self._scopes:
-                for line in await read_level_lines(connection, scope, view=view, name=name):
+                for line in await read_level_lines(connection, scope, LevelQuery(view=view, name=name)):
                     if line.is_held:
                         last = f"the last one is {line.status}: {line.told_reason}"
                         return f"calls of {line.view} leave no decisions; {last}"

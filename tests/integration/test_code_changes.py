@@ -10,7 +10,7 @@ from levelog.operator import Operator
 from levelog_log.notifications import Topic
 from levelog_processors.engine import Engine
 from levelog_processors.tables import SqlTables
-from levelog_store.look.overview import read_level_lines
+from levelog_store.look.levelpages import read_level_lines
 from levelog_store.rows import ERRORS
 from levelog_store.tables import (
     backfills,

@@ -8,7 +8,7 @@ import pytest
 
 from levelog import Call, GiveUp, Index, Intent, Level, Operator, Owner, Resource, Struct, apply, call
 from levelog.testing import Simulation
-from levelog_store.look.overview import read_level_lines
+from levelog_store.look.levelpages import read_level_lines
 from rigs.kinds import manifest
 from rigs.typed import ConfigMap
 

@@ -11,7 +11,7 @@ from levelog import Operator
 from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
-from levelog_store.look.overview import read_level_lines
+from levelog_store.look.levelpages import LevelQuery, read_level_lines
 from rigs.crowd import Crowd
 from rigs.kinds import manifest
 from rigs.levelog import Levelog, define_webs
@@ -66,7 +66,7 @@ async def test_each_handler_and_timer_runs_as_often_at_a_time_as_it_says_and_the
             await provisioning.come_to(running=2, came=2)
             await rotating.come_to(running=1, came=1)
             async with running.database.reading() as connection:
-                told = await read_level_lines(connection, running.scope, view="provision")
+                told = await read_level_lines(connection, running.scope, LevelQuery(view="provision"))
             waiting = [line for line in told if " waits: " in line.told_reason]
             waits = "2 such calls are under way, 4 wait"
             assert [line.told_reason.partition(" waits: ")[2] for line in waiting] == [waits] * 4

@@ -25,7 +25,7 @@ from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.program import Program
 from levelog_store.fold.checkpoints import read_points
 from levelog_store.fold.levelwrites import retry_levels
-from levelog_store.look.overview import read_level_lines
+from levelog_store.look.levelpages import LevelQuery, read_level_lines
 from levelog_store.owners.leases import Leases
 from levelog_store.tables import call_positions, leases, levels, wakeups
 from rigs.kinds import web as shop
@@ -160,7 +160,7 @@ async def test_invariant_14_a_poisoned_object_is_shown_and_holds_up_no_other_one
 
         async def is_shown() -> bool:
             async with stack.database.reading() as connection:
-                lines = await read_level_lines(connection, stack.scope, view="record", name="bad")
+                lines = await read_level_lines(connection, stack.scope, LevelQuery(view="record", name="bad"))
             return [(line.status, said in line.reason) for line in lines] == [(status, True)]
 
         await until(is_shown, "the object that is held")

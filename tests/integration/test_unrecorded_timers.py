@@ -25,7 +25,7 @@ from levelog_processors.program import Program
 from levelog_processors.tables import SqlTables
 from levelog_store.connect.database import Database
 from levelog_store.fold.levelwrites import retry_levels
-from levelog_store.look.overview import read_level_lines
+from levelog_store.look.levelpages import LevelQuery, read_level_lines
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
@@ -400,7 +400,7 @@ async def test_a_call_that_fails_is_shown_and_tried_again_until_the_next_one_is_
         await rig.pass_to(40)
         assert called.of("good") == seconds(0)
         async with rig.database.reading() as connection:
-            [line] = await read_level_lines(connection, rig.scope, view="tick")
+            [line] = await read_level_lines(connection, rig.scope, LevelQuery(view="tick"))
         assert (line.parent, line.status) == (NAME, "failed")
         reason, _, tried = line.reason.partition("; ")
         assert reason == "timer tick: ValueError: poison (the call that was due at 2026-01-01 12:00:00 UTC)"

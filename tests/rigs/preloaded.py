@@ -274,9 +274,9 @@ async def _warm_up(url: str) -> None:
     from levelog_cli.loading import load_operators
     from levelog_cli.settings import Settings
     from levelog_cli.wiring.lookback import show_levels
-    from levelog_history.pastlevels import LevelFilter
     from levelog_migrations import upgrade
     from levelog_store.connect.database import Database
+    from levelog_store.look.levelpages import ALL
     from levelog_store.owners.scopes import open_scope
 
     load_operators([Path(__file__).with_name("depot.py")])
@@ -290,7 +290,7 @@ async def _warm_up(url: str) -> None:
             stream_created="",
             fingerprint="",
         )
-    await show_levels(Settings(database_url=url), LevelFilter(), as_json=False)
+    await show_levels(Settings(database_url=url), ALL, as_json=False)
 
 
 if __name__ == "__main__":

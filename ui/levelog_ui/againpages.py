@@ -8,7 +8,7 @@ from levelog.handlers.callnames import in_words
 from levelog_base.errors import ConfigurationError
 from levelog_replay.comparing import Divergence, content_texts, part_texts
 from levelog_replay.travel.edits import WantedEdits
-from levelog_store.look.levelpages import LevelQuery
+from levelog_store.look.levelpages import OUT_OF_SYNC, LevelQuery
 from levelog_store.look.overview import LevelLine
 from levelog_ui.again import AgainCode, MadeAgain, Question
 from levelog_ui.bundlepast import BundlePast
@@ -64,7 +64,7 @@ async def again_page(
 async def _unhelped(past: Past, rows: list[dict[str, Any]]) -> list[LevelLine]:
     """Levels that are not in sync now, and of which no decision that is shown differs."""
     helped = {(each["past"].view, each["past"].parent) for each in rows}
-    found = await past.levels(LevelQuery(), most=_MOST_UNHELPED)
+    found = await past.levels(LevelQuery(statuses=OUT_OF_SYNC, order="since"), most=_MOST_UNHELPED)
     return [each.line for each in found if (each.line.view, each.line.parent) not in helped]
 
 

@@ -10,7 +10,7 @@ from levelog_base.wire.objects import Application, ObjectKey
 from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_base.wire.records import LoggedRecord, ReceiptNoted
 from levelog_base.wire.subjects import partition_of, receipt_subject
-from levelog_history.pastlevels import LevelFilter, levels_at
+from levelog_history.pastlevels import levels_at
 from levelog_history.reach import Moment
 from levelog_history.records import LogSource, RecordSource, read_about
 from levelog_history.selection import Selected, Shown
@@ -20,8 +20,8 @@ from levelog_replay.bundles.reading import Bundle
 from levelog_replay.historysources import LiveHistory, open_history
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import PastIntent
-from levelog_store.look.levelpages import LevelQuery, count_levels, read_level_page
-from levelog_store.look.overview import LevelLine, read_unlevelled, with_waits
+from levelog_store.look.levelpages import ALL, LevelQuery, count_levels, read_level_page, read_unlevelled
+from levelog_store.look.overview import LevelLine, with_waits
 from levelog_store.look.recall import Woke, read_intents, read_parent, read_woke, take_woke
 from levelog_store.look.refusals import FailedBefore, read_refusals
 from levelog_store.owners.handlers import UNRECORDED
@@ -106,10 +106,9 @@ class LivePast:
         found: list[tuple[Scope, LevelLine]] = []
         async with self.database.reading() as connection:
             for scope in self.scopes:
-                waiting = await read_unlevelled(connection, scope, view=wanted.view, name=wanted.name)
-                chosen = [each for each in waiting if not wanted.statuses or each.status in wanted.statuses]
+                waiting = await read_unlevelled(connection, scope, wanted)
                 lines = await read_level_page(connection, scope, wanted, most=skip + most)
-                found += [(scope, each) for each in (*chosen[: most // 4], *lines)]
+                found += [(scope, each) for each in (*waiting[: most // 4], *lines)]
                 if len(found) >= skip + most:
                     break
             shown = found[skip : skip + most]
@@ -122,7 +121,7 @@ class LivePast:
 
     async def levels_at(self, moment: Moment) -> list[LevelPlace]:
         """All levels as they were at a moment. Raises ConfigurationError for one that is out of reach."""
-        found = await levels_at(self.stream, self.database, self.scopes, LevelFilter(), moment)
+        found = await levels_at(self.stream, self.database, self.scopes, ALL, moment)
         return [LevelPlace(scope.application, line_of(each, since=each.decided_at)) for scope, each in found]
 
     async def count_levels(self) -> dict[str, int]:

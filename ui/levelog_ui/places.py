@@ -7,7 +7,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from levelog_base.wire.objects import Application
-from levelog_history.selection import ends, is_named
+from levelog_history.pastlevels import is_chosen
 from levelog_store.decide.decisions import Decision
 from levelog_store.look.levelpages import LevelQuery, in_order
 from levelog_store.look.overview import LevelLine, WriteLine
@@ -53,9 +53,7 @@ def page_of(places: Iterable[LevelPlace], wanted: LevelQuery, *, skip: int, most
     found = {
         id(each.line): each
         for each in places
-        if (not wanted.statuses or each.line.status in wanted.statuses)
-        and (not wanted.view or is_named(wanted.view, each.line.view))
-        and (not wanted.name or ends(wanted.name, each.line.parent))
+        if wanted.takes(each.line.status) and is_chosen(wanted, each.line.view, each.line.parent)
     }
     ordered = in_order((each.line for each in found.values()), wanted.order)
     return [found[id(line)] for line in ordered[skip : skip + most]]

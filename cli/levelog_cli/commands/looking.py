@@ -51,9 +51,9 @@ def levels(
     from levelog_base.errors import ConfigurationError
     from levelog_cli.wiring.levelwatch import watch_levels
     from levelog_cli.wiring.lookback import show_levels, show_levels_at
-    from levelog_history.pastlevels import LevelFilter
+    from levelog_store.look.levelpages import LevelQuery
 
-    wanted = LevelFilter(name=name, view=view, status=status)
+    wanted = LevelQuery(name=name, view=view, statuses=(status,) if status else ())
     if watch and at:
         raise ConfigurationError("--watch shows what changes from now on: drop one of --watch and --at")
     if at:

@@ -16,7 +16,8 @@ from levelog_cli.servers.databases import open_to_read
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.levelwatch import watch_levels
 from levelog_cli.wiring.lookback import chosen_scopes
-from levelog_history.pastlevels import LevelFilter, read_levels
+from levelog_history.pastlevels import read_levels
+from levelog_store.look.levelpages import ALL
 from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope
 
@@ -37,7 +38,7 @@ async def print_changes(settings: Settings) -> None:
     """Print a line for each level that changes, from the moment on when there are tables, until cancelled."""
     async for _ in _read(settings):
         break
-    await watch_levels(settings, LevelFilter())
+    await watch_levels(settings, ALL)
 
 
 async def show_board(settings: Settings, lines: int, noted: Connection, heading: str) -> None:
@@ -102,7 +103,7 @@ async def _read(settings: Settings) -> AsyncGenerator[Levels]:
                 while True:
                     scopes = await chosen_scopes(settings, database)
                     async with database.reading() as connection:
-                        levels = await read_levels(connection, scopes, LevelFilter())
+                        levels = await read_levels(connection, scopes, ALL)
                     yield levels.lines
                     await asyncio.sleep(_PAUSE_SECONDS)
         except LevelogError:  # not there yet, or being migrated: the application itself says what is wrong

@@ -20,8 +20,9 @@ from levelog_cli.printing.tables import GrowingTable
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import chosen_scopes
-from levelog_history.pastlevels import LevelFilter, LevelsNow, levels_now, read_levels
+from levelog_history.pastlevels import LevelsNow, levels_now, read_levels
 from levelog_store.connect.database import Database
+from levelog_store.look.levelpages import LevelQuery
 from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope
 
@@ -32,7 +33,7 @@ _SHARE: Final = 10
 """At most one of so many seconds is spent in the database, however many levels there are."""
 
 
-async def watch_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool = False) -> None:
+async def watch_levels(settings: Settings, wanted: LevelQuery, *, as_json: bool = False) -> None:
     """Print the levels that are selected, and each of them again when it changes, until cancelled.
 
     Raises as `levels_now`, and Unavailable when the database goes away.
@@ -51,10 +52,10 @@ async def watch_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool
                 sys.stdout.flush()
 
 
-async def changes(database: Database, scopes: list[Scope], wanted: LevelFilter) -> AsyncGenerator[LevelsNow]:
+async def changes(database: Database, scopes: list[Scope], wanted: LevelQuery) -> AsyncGenerator[LevelsNow]:
     """The levels now, then each that differs; with a status, those that come to have it."""
     known: dict[tuple[int, str, str], tuple[Scope, LevelLine]] = {}
-    everything = replace(wanted, status="")
+    everything = replace(wanted, statuses=())
     read = levels_now
     while True:
         begun = time.monotonic()
@@ -72,7 +73,7 @@ async def changes(database: Database, scopes: list[Scope], wanted: LevelFilter) 
             if key not in now
         ]
         known = now
-        shown = [each for each in (*changed, *gone) if wanted.status in ("", each[1].status)]
+        shown = [each for each in (*changed, *gone) if wanted.takes(each[1].status)]
         if shown:
             yield replace(levels, lines=shown)
         await asyncio.sleep(max(_PAUSE_SECONDS, took * _SHARE))

@@ -34,7 +34,7 @@ from levelog_cli.servers.databases import open_to_read
 from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
 from levelog_history.blame import Blame
-from levelog_history.pastlevels import LevelFilter, levels_at, levels_now, scopes_of
+from levelog_history.pastlevels import levels_at, levels_now, scopes_of
 from levelog_history.reach import Moment, nothing_of, refuse_beyond
 from levelog_history.records import LogSource, RecordSource, chosen
 from levelog_history.revisions import Missing
@@ -44,6 +44,7 @@ from levelog_history.why import Looking, Question
 from levelog_history.writers import Contests, Writers, revisions_after
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
+from levelog_store.look.levelpages import LevelQuery
 from levelog_store.rows import Scope
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _print(answer: Sequence[dict[str, Any]], lines: Iterable[str], *, as_json: b
         print_lines(lines)
 
 
-async def show_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool) -> None:
+async def show_levels(settings: Settings, wanted: LevelQuery, *, as_json: bool) -> None:
     """Print the levels that are selected, of all applications that the settings select. Raises as `levels_now`."""
     async with await open_to_read(settings) as database:
         scopes = await chosen_scopes(settings, database)
@@ -112,13 +113,14 @@ async def show_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool)
     if as_json:
         print_json(levels_plain(levels))
         return
-    nothing = f"no level is {wanted.status}" if wanted.status else "no levels: no object of a view's resource yet"
+    status = " or ".join(wanted.statuses)
+    nothing = f"no level is {status}" if status else "no levels: no object of a view's resource yet"
     print_levels(levels.lines, nothing, has_several=len(scopes) > 1)
     print_blanks(levels)
     print_age(levels, datetime.now(UTC))
 
 
-async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as_json: bool) -> None:
+async def show_levels_at(settings: Settings, wanted: LevelQuery, *, at: str, as_json: bool) -> None:
     """Print the levels that are selected, as of a moment. Raises as `levels_at`."""
     moment = Moment.parse(at, datetime.now(UTC))
     async with opened(settings) as (stream, database, scopes):
@@ -126,7 +128,8 @@ async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as
     if as_json:
         print_json([level_plain(*each) for each in found])
         return
-    nothing = f"no level was {wanted.status}" if wanted.status else "there were no levels"
+    status = " or ".join(wanted.statuses)
+    nothing = f"no level was {status}" if status else "there were no levels"
     print_levels(found, f"{nothing} at {moment}", has_several=len(scopes) > 1)
 
 

@@ -13,7 +13,8 @@ from levelog_cli.wiring.lookback import chosen_scopes
 from levelog_history.pastlevels import refuse_unknown
 from levelog_log.notifications import Notifier, Topic
 from levelog_store.fold.levelwrites import RETRIABLE, retry_levels
-from levelog_store.look.overview import LevelLine, read_level_lines
+from levelog_store.look.levelpages import LevelQuery, read_level_lines
+from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope
 
 
@@ -30,11 +31,9 @@ async def retry_selected(settings: Settings, names: list[str], *, view: str, all
         scopes = await chosen_scopes(settings, database)
         async with database.reading() as connection:
             for name in names or [""]:
-                status = "failed" if all_failed else ""
+                wanted = LevelQuery(view=view, name=name, statuses=("failed",) if all_failed else ())
                 found = [
-                    (scope, line)
-                    for scope in scopes
-                    for line in await read_level_lines(connection, scope, view=view, name=name, status=status)
+                    (scope, line) for scope in scopes for line in await read_level_lines(connection, scope, wanted)
                 ]  # and not `levels_now`, which reads tables that retrying needs no right to read
                 if not found:
                     await refuse_unknown(connection, scopes, name, view)

@@ -1,4 +1,4 @@
-"""The levels of a running application for its users, and the parents without a level. Reads only."""
+"""How a level is shown: its status, how often it was tried, and what it waits for. Reads only."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -7,20 +7,20 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, Select, Subquery, Table, and_, func, literal, or_, select
+from sqlalchemy import and_, func, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.callnames import is_daemon, shown_write, title_of
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import UNDONE, next_attempt
 from levelog_store.dialects import constant, is_due, one_of
-from levelog_store.fold.levelwrites import AS_LEFT, IS_OUTDATED, OF_BACKFILL, levels_as_left
+from levelog_store.fold.levelwrites import AS_LEFT, OF_BACKFILL
 from levelog_store.look.contact import listed_resources
 from levelog_store.look.queues import Queue, read_queues
-from levelog_store.owners.handlers import UNRECORDED, Handler, by_name
+from levelog_store.owners.handlers import Handler, by_name
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import Scope, ViewParent
-from levelog_store.tables import backfills, handlers, intents, levels, objects, wakeups
+from levelog_store.tables import backfills, intents, levels, wakeups
 
 _SETTLING: Final = constant("settling")
 _FAILED: Final = constant("failed")
@@ -112,7 +112,7 @@ class _Rounds(Struct, frozen=True):
 
 
 _rounds: Final = msgspec.json.Decoder(_Rounds)
-_RETRIES: Final = ("attempts", "repeats", "recheck_at")
+RETRIES: Final = ("attempts", "repeats", "recheck_at")
 """Columns of a level that tell how often it was tried, and when it is again."""
 
 
@@ -144,58 +144,6 @@ async def count_work(connection: AsyncConnection, scope: Scope, partitions: Coll
     return [Workload(*row) for row in rows]
 
 
-async def read_level_lines(
-    connection: AsyncConnection, scope: Scope, *, view: str = "", status: str = "", name: str = ""
-) -> list[LevelLine]:
-    """Levels and parents without one, sorted by view and parent.
-
-    `view` is `operator/view` or the view alone; `name` is a parent's full name, or how it ends: `default/shop`, `shop`.
-    """
-    evaluated = select_levels().where(is_named(levels, scope, view, name))
-    lines = [
-        level_line(row)
-        for each in (in_status(evaluated, status) if status else [evaluated])
-        for row in (await connection.execute(each)).mappings()
-    ]
-    lines += await read_unlevelled(connection, scope, view=view, status=status, name=name)
-    return sorted(await with_waits(connection, scope, lines), key=lambda line: (line.view, line.parent))
-
-
-def select_levels() -> Select[Any]:
-    """Rows of levels, for `level_line`."""
-    shown = ("view", "parent", "status", "reason", "drift", "round", "evaluated_at", "since", "position", *_RETRIES)
-    return levels_as_left(shown)
-
-
-def in_status(query: Select[Any], status: str) -> list[Select[Any]]:
-    """The rows of `select_levels` with a status, as queries that an index answers."""
-    known = query.where(levels.c.status == status)
-    if status != "blocked":
-        return [known.where(~IS_OUTDATED)]
-    return [known, query.where(levels.c.status != status, IS_OUTDATED)]
-
-
-async def read_unlevelled(
-    connection: AsyncConnection, scope: Scope, *, view: str = "", status: str = "", name: str = ""
-) -> list[LevelLine]:
-    """Parents that were never evaluated, and have no level.
-
-    A call without records is not one, which may have been made since somebody asked for it.
-    """
-    level, wake, handler, held, job = levels.c, wakeups.c, handlers.c, objects.c, backfills.c
-    if status not in ("", "blocked"):
-        return []
-    of_job = job.scope == held.scope, job.resource == held.resource, job.partition == held.partition, job.kind == "view"
-    left = select(held.scope, job.name, held.object).join(backfills, and_(*of_job)).where(held.scope == scope.number)
-    asked = select(wake.scope, wake.view, wake.parent).where(wake.scope == scope.number).union(left).subquery()
-    of_level = and_(level.scope == asked.c.scope, level.view == asked.c.view, level.parent == asked.c.parent)
-    waiting = select(asked.c.view, asked.c.parent).outerjoin(levels, of_level).where(level.scope.is_(None))
-    calls = select(handler.name).where(handler.scope == scope.number, handler.kind.in_(UNRECORDED))
-    waiting = waiting.where(is_named(asked, scope, view, name), asked.c.view.not_in(calls))
-    found = await connection.execute(waiting)
-    return [LevelLine(view=each.view, parent=each.parent, status="blocked") for each in found]
-
-
 async def with_waits(
     connection: AsyncConnection, scope: Scope, lines: Sequence[LevelLine], *, are_few: bool = False
 ) -> list[LevelLine]:
@@ -207,19 +155,10 @@ async def with_waits(
     return [_with_writes(line, writes.get((line.view, line.parent), [])) for line in lines]
 
 
-def is_named(table: Table | Subquery, scope: Scope, view: str, name: str) -> ColumnElement[bool]:
-    """Condition that a row is of the view and the parent that are asked for."""
-    wanted = [table.c.scope == scope.number]
-    for column, ending in ((table.c.view, view), (table.c.parent, name)):
-        if ending:
-            wanted.append(or_(column == ending, column.endswith(f"/{ending}", autoescape=True)))
-    return and_(*wanted)
-
-
 def level_line(row: Mapping[Any, Any]) -> LevelLine:
-    """The line of a row of `select_levels`."""
+    """The line of a row with the columns of a level that are shown, and `RETRIES`."""
     values = dict(row)
-    attempts, repeats, next_at = (values.pop(name) for name in _RETRIES)
+    attempts, repeats, next_at = (values.pop(name) for name in RETRIES)
     line = LevelLine(**values)
     if line.status != "failed" or next_at is None:
         return line

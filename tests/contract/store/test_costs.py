@@ -14,7 +14,7 @@ from levelog_store.actuate.claims import Postponement
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_calling, read_last_applied
 from levelog_store.fold.statereads import read_requested
-from levelog_store.look.overview import read_level_lines
+from levelog_store.look.levelpages import read_level_lines
 from levelog_store.look.recall import read_decisions
 from levelog_store.owners.upkeep import find_old
 from levelog_store.tables import decisions, intents, key_versions, objects, tombstones

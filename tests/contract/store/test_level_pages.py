@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import insert, text
 
 from levelog_base.errors import ConfigurationError
-from levelog_history.pastlevels import LevelFilter, levels_now
+from levelog_history.pastlevels import levels_now
 from levelog_store.connect.database import Database
 from levelog_store.dialects import rows_of
 from levelog_store.look.levelpages import LevelOrder, LevelQuery, count_levels, in_order, read_level_page
@@ -72,16 +72,16 @@ async def test_order_is_as_it_is_called(database: Database, scope: Scope) -> Non
 
 
 async def test_a_view_and_the_end_of_a_name_choose(database: Database, scope: Scope) -> None:
-    for wanted in (LevelQuery(statuses=(), view="a"), LevelQuery(statuses=(), view="shops/a")):
+    for wanted in (LevelQuery(view="a"), LevelQuery(view="shops/a")):
         assert {each.view for each in await read_first(database, scope, wanted)} == {"shops/a"}
     for name in ("web-007", "x/web-007"):
-        found = await read_first(database, scope, LevelQuery(statuses=(), name=name))
+        found = await read_first(database, scope, LevelQuery(name=name))
         assert {each.parent.rpartition("/")[2] for each in found} == {"web-007"}
-    assert await read_first(database, scope, LevelQuery(statuses=(), name="eb-007")) == []
+    assert await read_first(database, scope, LevelQuery(name="eb-007")) == []
 
 
 async def test_an_unknown_parent_is_refused_once_there_are_levels(database: Database) -> None:
-    opened, wanted = await scope_of(database), LevelFilter(name="shopp")
+    opened, wanted = await scope_of(database), LevelQuery(name="shopp")
     async with database.reading() as connection:
         assert (await levels_now(connection, [opened], wanted)).lines == []
     row = LevelRow(view="shops/a", parent="webs/x/shop", partition=0, parent_uid="u", status="in_sync")

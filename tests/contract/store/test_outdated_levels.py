@@ -11,8 +11,8 @@ from levelog_store.connect.database import Database
 from levelog_store.dialects import _built_once, rows_of  # pyright: ignore[reportPrivateUsage]
 from levelog_store.fold.levelwrites import wake_stuck
 from levelog_store.fold.statewrites import Unwritten, write_state
-from levelog_store.look.levelpages import LevelQuery, count_levels, read_level_page
-from levelog_store.look.overview import Workload, count_work, read_level_lines
+from levelog_store.look.levelpages import LevelQuery, count_levels, read_level_lines, read_level_page
+from levelog_store.look.overview import Workload, count_work
 from levelog_store.look.sqlviews import LevelView, replace_views
 from levelog_store.owners.handlers import CHANGED_CODE, Handler
 from levelog_store.rows import LevelRow, Scope
@@ -59,8 +59,8 @@ async def finish(database: Database) -> None:
 async def test_people_see_them_blocked_and_those_that_there_are_not_yet(database: Database, scope: Scope) -> None:
     async with database.reading() as connection:
         found = [(each.view, each.parent, each.status) for each in await read_level_lines(connection, scope)]
-        blocked = await read_level_lines(connection, scope, status="blocked")
-        settling = await read_level_lines(connection, scope, status="settling")
+        blocked = await read_level_lines(connection, scope, LevelQuery(statuses=("blocked",)))
+        settling = await read_level_lines(connection, scope, LevelQuery(statuses=("settling",)))
         counts = await count_levels(connection, scope)
         work = await count_work(connection, scope, range(scope.partitions))
     old = [("webs/old", each.object, "blocked") for each in (SHOP, YOUNG)]

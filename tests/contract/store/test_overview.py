@@ -8,15 +8,14 @@ from msgspec.structs import replace
 from sqlalchemy import insert, update
 
 from levelog_cli.wiring.levelwatch import changes
-from levelog_history.pastlevels import LevelFilter
 from levelog_store.connect.database import Database
 from levelog_store.dialects import rows_of
 from levelog_store.look.contact import listed_resources
+from levelog_store.look.levelpages import ALL, LevelQuery, read_level_lines
 from levelog_store.look.overview import (
     LevelLine,
     Workload,
     count_work,
-    read_level_lines,
 )
 from levelog_store.look.queues import Queue
 from levelog_store.owners.handlers import Handler
@@ -53,9 +52,9 @@ def sync(scope: Scope, resource: str, partition: int, finished: int) -> dict[str
     return table_row(syncs, scope, unfinished="{}", started_sequence=1, version=1, heard_at=None, **given)
 
 
-async def lines(database: Database, scope: Scope, **selected: str) -> list[LevelLine]:
+async def lines(database: Database, scope: Scope, **selected: Any) -> list[LevelLine]:
     async with database.reading() as connection:
-        return await read_level_lines(connection, scope, **selected)
+        return await read_level_lines(connection, scope, LevelQuery(**selected))
 
 
 def names(found: list[LevelLine]) -> list[tuple[str, str]]:
@@ -74,7 +73,7 @@ async def test_levels_are_selected_by_view_status_and_name(database: Database) -
         level(scope, "webs/status", "webs.example.com/a/shop"),
         level(other, "webs/pods", "webs.example.com/a/shop"),
     )
-    assert await lines(database, scope, status="failed") == [
+    assert await lines(database, scope, statuses=["failed"]) == [
         LevelLine(
             view="webs/pods",
             parent="webs.example.com/a/shop",
@@ -96,7 +95,7 @@ async def test_levels_are_selected_by_view_status_and_name(database: Database) -
     assert await lines(database, scope, name="hop") == []
 
 
-async def reason_of(database: Database, scope: Scope, **selected: str) -> str:
+async def reason_of(database: Database, scope: Scope, **selected: Any) -> str:
     (line,) = await lines(database, scope, **selected)
     assert (line.status, line.evaluated_at) == ("blocked", None)
     return line.reason
@@ -120,8 +119,8 @@ async def test_a_parent_that_was_never_evaluated_is_blocked_and_says_why(databas
     await add(database, syncs, *(sync(scope, "webs.example.com", partition, 7) for partition in (0, 1)))
     assert await reason_of(database, scope, view="pods") == "pods was not listed yet"
     await add(database, syncs, sync(scope, "pods", 0, 7), sync(scope, "pods", 1, 0), sync(scope, "secrets", 0, 0))
-    assert await reason_of(database, scope, view="pods", status="blocked") == "pods was not listed to the end yet"
-    assert await lines(database, scope, view="pods", status="in_sync") == []
+    assert await reason_of(database, scope, view="pods", statuses=["blocked"]) == "pods was not listed to the end yet"
+    assert await lines(database, scope, view="pods", statuses=["in_sync"]) == []
     (line,) = await lines(database, scope, view="status")  # its wake is pending, but it has a level
     assert line.status == "in_sync"
     async with database.reading() as connection:
@@ -156,7 +155,7 @@ async def test_a_level_of_changed_code_says_so_until_a_processor_has_decided_aga
     images, *views = CODE
     await scope_of(database, code=(replace(images, fingerprint="2"), *views), fingerprint="g")
     assert await reason_of(database, scope, view="pods") == "not evaluated since its code changed"
-    assert names(await lines(database, scope, status="in_sync")) == [("webs/status", "shop")]
+    assert names(await lines(database, scope, statuses=["in_sync"])) == [("webs/status", "shop")]
 
 
 async def test_every_application_is_found(database: Database) -> None:
@@ -286,7 +285,7 @@ async def test_who_watches_levels_is_shown_a_call_that_waits_once_however_the_qu
             await connection.execute(update(levels).values(evaluated_at=NOON))
 
     await evaluate(*rows[:2])
-    async with aclosing(changes(database, [scope], LevelFilter())) as changing:
+    async with aclosing(changes(database, [scope], ALL)) as changing:
         first = await anext(changing)
         await evaluate(rows[2])
         second = await anext(changing)
