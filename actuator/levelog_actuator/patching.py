@@ -21,7 +21,6 @@ from levelog.effects import CallPatch
 from levelog.handlers.callnames import shown_write
 from levelog.intents import IntentOptions, Verb, addressed_event
 from levelog.resources import EVENTS
-from levelog_actuator.judgedwrites import try_later
 from levelog_actuator.outbox import Outbox
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, Later, Result, about
@@ -134,6 +133,7 @@ class CallPatcher(Struct, eq=False):
         if made is not None and made.since <= version <= made.version:
             version = made.version
         is_status, is_certain = verb == "patch_status", not is_doubtful
+        result: Result | None = None
         for _ in range(MOST_READ):
             body, is_first = wanted, found is patch.seen
             options = IntentOptions(as_field=True, if_unchanged=is_status or (is_first and version > 0))
@@ -147,7 +147,7 @@ class CallPatcher(Struct, eq=False):
                 break
             found, version, is_certain = result.found, result.version, True
         else:
-            return try_later(self.outbox.settings, call, "changed by others each time that it was written")
+            return result
         if isinstance(result, Ended) and result.outcome in ("written", "unchanged"):
             self.made.pop(uid, None)
             is_next, is_guarded = made is not None and made.version == version, options.if_unchanged and not is_doubtful
