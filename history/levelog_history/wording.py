@@ -3,7 +3,15 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from levelog.handlers.callnames import NOT_CALLED, is_daemon, only_notes, shown_patches, shown_write, title_of
+from levelog.handlers.callnames import (
+    NOT_CALLED,
+    is_daemon,
+    kind_and_name,
+    only_notes,
+    shown_patches,
+    shown_write,
+    title_of,
+)
 from levelog_base.wire.records import ReceiptNoted
 from levelog_history.explaining import CausingRecord, Explained, ExplainedWrite
 from levelog_history.revisions import Revision
@@ -73,11 +81,24 @@ def woken(decision: Decision) -> str:
 
 def receipt_text(receipt: ReceiptNoted) -> str:
     """The outcome of a write, by its receipt."""
-    version = f" as version {receipt.target_version}" if receipt.target_version else ""
     error = f": {receipt.error}" if receipt.error else ""
     shown_as = shown_write(receipt.view, receipt.verb, str(receipt.target))
+    return f"{receipt.view}: {shown_as} {outcome_text(receipt)}{error}"
+
+
+def outcome_text(receipt: ReceiptNoted) -> str:
+    """The same without saying of what, and without the error."""
     outcome = NOT_CALLED if only_notes(receipt.view, str(receipt.target), receipt.call) else receipt.outcome
-    return f"{receipt.view}: {shown_as} {outcome}{shown_patches(receipt)}{version}{error}"
+    version = f" as version {receipt.target_version}" if receipt.target_version else ""
+    return f"{outcome}{shown_patches(receipt)}{version}"
+
+
+def read_text(view: str, index: str, key: str) -> str:
+    """What a view has read: the values of an index under a key, or, without one, the index as a whole."""
+    index = index.partition("/")[2] or index
+    kind, name = kind_and_name(view, index)
+    index = index if kind == "effect" else f"calls of {kind} {name}"
+    return f"{index}[{key}]" if key else f"{index} as a whole"
 
 
 def write_text(write: ExplainedWrite) -> str:

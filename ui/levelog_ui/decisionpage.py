@@ -8,15 +8,15 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from levelog.handlers.callnames import in_words, kind_and_name, shown_patches, shown_write
+from levelog.handlers.callnames import in_words, shown_write
 from levelog_base.wire.objects import Application, ObjectKey
 from levelog_history.differences import Difference, differences
 from levelog_history.explaining import Explained, ExplainedWrite
 from levelog_history.keys import wake_text
 from levelog_history.revisions import Revision
-from levelog_history.wording import other_text, woken
+from levelog_history.wording import other_text, outcome_text, read_text, woken
 from levelog_replay.bundles.golden import text_of_test
-from levelog_store.decide.decisions import Decision, Read
+from levelog_store.decide.decisions import Decision
 from levelog_store.rows import ERRORS, WHOLE_INDEX
 from levelog_ui.bundlepast import BundlePast
 from levelog_ui.links import decision_path, object_path
@@ -103,18 +103,11 @@ def _inputs(decisions: list[Explained]) -> Iterator[dict[str, Any]]:
         key = "" if read.key.startswith(WHOLE_INDEX) else read.key
         version, content = held.get((read.index, read.key), (0, b""))
         yield {
-            "place": _place(last.decision.view, read, key),
+            "place": in_words(read_text(last.decision.view, read.index, key)),
             "version": read.version,
             "held": content.decode() if version == read.version or read.version <= 0 else "",
             "change": changes.get((read.index, key)),
         }
-
-
-def _place(view: str, read: Read, key: str) -> str:
-    index = read.index.partition("/")[2] or read.index
-    kind, name = kind_and_name(view, index)
-    index = index if kind == "effect" else f"calls of {kind} {name}"
-    return in_words(f"{index}[{key}]" if key else f"{index} as a whole")
 
 
 def _parts(explained: Explained) -> list[dict[str, str]]:
@@ -151,10 +144,9 @@ def _write(story: Story, explained: ExplainedWrite) -> dict[str, Any]:
     intent, receipt = explained.intent, explained.receipt
     answer = ""
     if receipt is not None:
-        version = f" as version {receipt.target_version}" if receipt.target_version else ""
         status = f", HTTP {receipt.answer}" if receipt.answer else ""
         tries = f", attempt {receipt.attempts}" if receipt.attempts > 1 else ""
-        answer = f"{receipt.outcome}{shown_patches(receipt)}{version}{status}{tries}"
+        answer = f"{outcome_text(receipt)}{status}{tries}"
     body = story.bodies.get(intent.key, b"")
     return {
         "text": shown_write(intent.view, intent.verb, intent.target),

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from levelog.handlers.callnames import NOT_CALLED, kind_and_name, only_notes, shown_patches, shown_write
+from levelog.handlers.callnames import shown_write
 from levelog_base.wire.records import ReceiptNoted
 from levelog_cli.printing.tables import folded
 from levelog_cli.printing.timeline import INDENT, Timeline, detailed
@@ -14,7 +14,7 @@ from levelog_history.differences import drift_text, shown
 from levelog_history.explaining import CausingRecord, Explained, ExplainedWrite, ReadChange, is_quiet
 from levelog_history.ignoring import Ignored, Why
 from levelog_history.revisions import Revision
-from levelog_history.wording import other_text, state_text, woken, write_text
+from levelog_history.wording import other_text, outcome_text, read_text, state_text, woken, write_text
 from levelog_store.decide.decisions import Decision
 
 _DEEP: Final = INDENT + "  "
@@ -161,10 +161,7 @@ def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator
 
 def _reads(view: str, reads: Sequence[ReadChange]) -> Iterator[str]:
     for read in reads:
-        index = read.index.partition("/")[2] or read.index
-        kind, name = kind_and_name(view, index)
-        index = index if kind == "effect" else f"calls of {kind} {name}"
-        place = f"{index}[{read.key}]" if read.key else f"{index} as a whole"
+        place = read_text(view, read.index, read.key)
         by = f"changed by {read.version}" if read.version > 0 else "empty"
         yield from detailed(f"read {place}, {by}{'' if read.is_kept or not read.key else ', too long to be kept'}")
         yield from _listed(
@@ -184,10 +181,8 @@ def _write(write: ExplainedWrite, *, is_asked: bool) -> Iterator[str]:
 
 
 def _receipt(receipt: ReceiptNoted, sequence: int) -> str:
-    version = f" as version {receipt.target_version}" if receipt.target_version else ""
     answer = f", answer {receipt.answer}" if receipt.answer else ""
-    outcome = NOT_CALLED if only_notes(receipt.view, str(receipt.target), receipt.call) else receipt.outcome
-    return f"{sequence} is its receipt: {outcome}{shown_patches(receipt)}{version}{answer}"
+    return f"{sequence} is its receipt: {outcome_text(receipt)}{answer}"
 
 
 def _shown(revision: Revision) -> str:
