@@ -117,17 +117,7 @@ class Operator:
         """Handlers that are called for each record, by name."""
         self.timers: dict[str, TimerHandler] = {}
         """Timers whose calls leave no records, by name."""
-        self.calls = CallRegistry(
-            name,
-            self._lender,
-            self._claim,
-            indices=self.indices,
-            effects=self.effects,
-            views=self.views,
-            reconcilers=self.reconcilers,
-            record_handlers=self.record_handlers,
-            timers=self.timers,
-        )
+        self.calls = CallRegistry(self, self._lender, self._claim)
         self.on = On(self._lender, self.indices, self.calls)
         """Edge handlers, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
         self.open_selectors: list[OpenSelector] = []

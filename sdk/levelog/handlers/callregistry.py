@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -17,43 +17,27 @@ from levelog.handlers.finalizing import (
     finalizer_writer,
 )
 from levelog.handlers.forobjects import FINALIZING, CalledHandler, CallOptions, DecidedHandler, RecordHandler
-from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.runs import WANTED, DaemonHandler
 from levelog.handlers.timers import TimerHandler
 from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler
 from levelog.handlers.yielding import Yields, writes_view, writes_writer, written_effect
 from levelog.resources import ResourceBase
-from levelog.selectors import Selector
 from levelog_base.errors import OperatorError
 from levelog_base.wire.objects import GroupResource
+
+if TYPE_CHECKING:
+    from levelog.operator import Operator
 
 
 class CallRegistry:
     """Takes in handlers, timers and daemons; what it makes of them it puts into the operator's own mappings."""
 
     def __init__(
-        self,
-        operator: str,
-        lender: Lender,
-        claim: Callable[[str, str, Callable[..., Any]], None],
-        *,
-        indices: dict[str, IndexHandler],
-        effects: dict[str, EffectHandler],
-        views: dict[str, ViewHandler],
-        reconcilers: dict[str, ReconcileHandler],
-        record_handlers: dict[str, RecordHandler],
-        timers: dict[str, TimerHandler],
+        self, operator: "Operator", lender: Lender, claim: Callable[[str, str, Callable[..., Any]], None]
     ) -> None:
-        """`claim` takes kind, name and function; it raises OperatorError for a name that another function has.
-
-        `timers` are those whose calls leave no records.
-        """
-        self._operator = operator
-        self._lender = lender
-        self._claim = claim
-        self._indices, self._effects, self._views, self._reconcilers = indices, effects, views, reconcilers
-        self._record_handlers, self._timers = record_handlers, timers
+        """`claim` takes kind, name and function; it raises OperatorError for a name that another function has."""
+        self._operator, self._lender, self._claim = operator, lender, claim
         self._handlers: dict[object, CalledHandler] = {}
         """By the function or the adapter of each."""
         self._released: dict[GroupResource, type[ResourceBase]] = {}
@@ -81,7 +65,7 @@ class CallRegistry:
         key, is_stacked = handler.adapter or handler.function, isinstance(handler, EdgeHandler)
         before = self._handlers.get(key)
         if handler.holds_object:
-            finalizer_of(self._operator)  # refused before anything is claimed
+            finalizer_of(self._operator.name)  # refused before anything is claimed
         is_again = isinstance(before, type(handler)) and before.name == handler.name
         is_added_to = is_again and (handler.adapter is not None or is_stacked)
         claimed = before.names if before is not None and is_added_to else ()
@@ -90,21 +74,21 @@ class CallRegistry:
                 self._claim(handler.kind, name, handler.origin)
         self._handlers[key] = handler
         if isinstance(handler, RecordHandler):
-            self._record_handlers[handler.name] = handler
+            self._operator.record_handlers[handler.name] = handler
         elif isinstance(handler, TimerHandler) and not handler.recorded:
-            self._timers[handler.name] = handler
+            self._operator.timers[handler.name] = handler
         elif isinstance(handler, DecidedHandler):
             self._decide(handler)
 
     def _decide(self, handler: DecidedHandler) -> None:
         """Make what decides on the calls of a handler, and makes them."""
         if isinstance(handler, EdgeHandler) and handler.is_yielding:
-            handler.yielding = Yields(handler.name, handler.reader.cls, handler.written, self._effects)
+            handler.yielding = Yields(handler.name, handler.reader.cls, handler.written, self._operator.effects)
             self._add(written_effect(handler.written_name, self._lender))
         if isinstance(handler, TimerHandler) and handler.adapter is not None:
-            handler.beside = {own: self._indices[name] for own, name in handler.adapter.beside.items()}
+            handler.beside = {own: self._operator.indices[name] for own, name in handler.adapter.beside.items()}
         if isinstance(handler, DaemonHandler):
-            wanted = self._indices[handler.wanted_name] = handler.wanted_index()
+            wanted = self._operator.indices[handler.wanted_name] = handler.wanted_index()
             handler.beside = {WANTED: wanted}
         self._add(handler.effect())
         if isinstance(handler, EdgeHandler) and handler.yielding is not None:
@@ -113,19 +97,18 @@ class CallRegistry:
         if handler.waits_for_finalizer:
             self._arrange(handler.reader.cls, handler.origin)
         else:
-            self._look(handler, handler.view(self._indices))
+            self._look(handler, handler.view(self._operator.indices))
 
     def _add(self, effect: EffectHandler) -> None:
-        self._effects[effect.name], self._indices[effect.name] = effect, effect.index
+        self._operator.effects[effect.name], self._operator.indices[effect.name] = effect, effect.index
 
     def _look(self, handler: DecidedHandler, view: ViewHandler) -> None:
         """Have a handler called as a view of its calls says."""
-        self._views[view.name] = view
-        self._reconcilers[view.name] = handler.writer(view, self._effects[handler.calls_name])
+        self._put(view, handler.writer(view, self._operator.effects[handler.calls_name]))
 
     def remove_finalizer(self, cls: type[ResourceBase], function: Callable[..., Any]) -> None:
         """Take the finalizer of handlers that were removed off a class's objects; `function` has the view's name."""
-        finalizer_of(self._operator)
+        finalizer_of(self._operator.name)
         self._released[cls.resource_type.group_resource] = cls
         self._arrange(cls, function)
 
@@ -148,15 +131,10 @@ class CallRegistry:
         """The view of what the handler yielded, and its reconcile function; `end`: of what it yielded for the end."""
         name = handler.writes_name if end is None else f"{handler.writes_name}_{end}"
         calls, cls = (handler.calls_name, handler.calls_type), handler.reader.cls
-        # what was yielded is written, whatever the filters say by then
-        inspect_view = partial(
-            ViewHandler, known=self._indices, selector=Selector(), lender=self._lender, deleting=True, of=cls
-        )
-        view = writes_view(name, calls, handler.written_name, end, inspect_view)
+        view = writes_view(name, calls, handler.written_name, end, self._inspect_view(cls))
         writes = handler.options.writes or {}
-        note = self._effects[handler.written_name]
-        self._views[name] = view
-        self._reconcilers[name] = writes_writer(view, yielding, note, end, writes, self._lender)
+        note = self._operator.effects[handler.written_name]
+        self._put(view, writes_writer(view, yielding, note, end, writes, self._lender))
 
     def _waiting_of(self, resource: GroupResource) -> list[DecidedHandler]:
         """Handlers of a resource's objects that wait for the finalizer, if one of them holds up the end of these."""
@@ -170,14 +148,14 @@ class CallRegistry:
         waiting = self._waiting_of(resource)
         holding = [each for each in waiting if each.holds_object]
         if holding:
-            index = FinalizingIndex(holding[0].reader.cls, finalizer_of(self._operator), holding)
-            self._indices[index.name] = index
+            index = FinalizingIndex(holding[0].reader.cls, finalizer_of(self._operator.name), holding)
+            self._operator.indices[index.name] = index
             for handler in waiting:
                 handler.beside = {**handler.beside, FINALIZING: index}
         for handler in waiting:
-            self._look(handler, handler.view(self._indices))
+            self._look(handler, handler.view(self._operator.indices))
             if isinstance(handler, EdgeHandler) and "delete" in handler.reasons:
-                self._look(handler, handler.end_view(self._indices))
+                self._look(handler, handler.end_view(self._operator.indices))
         self._finalize(resource, cls, holding, function)
 
     def _finalize(
@@ -189,7 +167,7 @@ class CallRegistry:
     ) -> None:
         """Keep the finalizer of the handlers, or take off what is left of earlier ones."""
         try:
-            finalizer = finalizer_of(self._operator)
+            finalizer = finalizer_of(self._operator.name)
         except OperatorError:  # no handler can ever have put one on
             return
         if resource not in self._names:
@@ -199,12 +177,17 @@ class CallRegistry:
                 name = f"{full.replace('-', '_').replace('.', '_')}{VIEW}"
             self._claim("function", name, function)
             self._names[resource] = name
-
-        inspect_view = partial(ViewHandler, known=self._indices, lender=self._lender, deleting=True, of=cls)
-        view = finalizer_view(self._names[resource], finalizer, holding, inspect_view)
-        self._views[view.name] = view
-        writer = self._reconcilers[view.name] = finalizer_writer(cls, finalizer, view, self._lender)
+        view = finalizer_view(self._names[resource], finalizer, holding, self._inspect_view(cls))
+        writer = finalizer_writer(cls, finalizer, view, self._lender)
         writer.is_removing = not holding and resource not in self._released
+        self._put(view, writer)
+
+    def _inspect_view(self, cls: type[ResourceBase]) -> Callable[..., ViewHandler]:
+        """What makes a view of a class's objects, those that are being deleted too."""
+        return partial(ViewHandler, known=self._operator.indices, lender=self._lender, deleting=True, of=cls)
+
+    def _put(self, view: ViewHandler, writer: ReconcileHandler) -> None:
+        self._operator.views[view.name], self._operator.reconcilers[view.name] = view, writer
 
 
 def _together(function: Callable[..., Any], before: CallOptions, options: CallOptions) -> CallOptions:

@@ -16,6 +16,7 @@ from levelog.indices import Index
 from levelog.intents import Intent, IntentOptions, Verb, call
 from levelog.levels import Level
 from levelog.resources import ResourceBase, ResourceType
+from levelog.selectors import Selector
 from levelog_base.wire.canonical import digest
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def writes_view(
     calls: tuple[str, Any],
     written: str,
     end: str | None,
-    inspect_view: Callable[[Callable[..., Any]], ViewHandler],
+    inspect_view: Callable[..., ViewHandler],
 ) -> ViewHandler:
     """The view of the last call that yielded intents, against the last one whose intents are written.
 
@@ -179,7 +180,8 @@ def writes_view(
         return Level(desired=wanted, actual=wanted if last.idempotency_key in noted else None)
 
     annotations: dict[str, Any] = {"parent": Mapping[str, Any], index: kind, written: Index[str, Call[str, None]]}
-    made = inspect_view(declared(view, name, annotations, Level[Any]))
+    # what was yielded is written, whatever the filters say by then
+    made = inspect_view(declared(view, name, annotations, Level[Any]), selector=Selector())
     made.writes_once = made.is_made = True
     made.is_of_deleted = end is not None
     made.fingerprint = digest(_CODE, name, str(end))
