@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, Self, TypeAlias
@@ -46,7 +47,8 @@ class Lifecycle:
             self._follow_tasks()
         try:
             for hook in self._of("startup"):
-                await self._start(hook)
+                await self._run(hook)
+                log.info("%s has run", hook, extra={"operator": hook.operator})
         except BaseException:
             await self._end()
             raise
@@ -58,30 +60,24 @@ class Lifecycle:
     def _of(self, when: str) -> list[Hook]:
         return [hook for hook in self._hooks if hook.when == when]
 
-    async def _start(self, hook: Hook) -> None:
-        try:
-            await self._run(hook)
-        except Exception as error:
-            tell_fault(f"{hook.when} hook", hook.function.__name__, hook.function, error, subject=hook.operator)
-            raise HookFailed(f"{hook} failed: {described(error)}") from error
-        log.info("%s has run", hook, extra={"operator": hook.operator})
-
     async def _end(self) -> None:
         await self._end_tasks()
         for hook in self._of("cleanup"):
-            try:
+            with suppress(HookFailed):  # the others have to run all the same
                 await self._run(hook)
-            except Exception as error:  # noqa: BLE001 - the others have to run all the same
-                tell_fault(f"{hook.when} hook", hook.function.__name__, hook.function, error, subject=hook.operator)
         await self._caller.close()
         if self._hooks:
             asyncio.get_running_loop().set_task_factory(self._factory)
 
     async def _run(self, hook: Hook) -> None:
-        """Raises what the hook raises, and HandlerFault after its time."""
+        """Raises HookFailed, with a word in the log, from what the hook raises, or after its time."""
         arguments = hook.given.arguments({})
         arguments |= {name: self._index(f"{hook.operator}/{name}", kind) for name, kind in hook.indices.items()}
-        await self._caller.run(id(hook), lambda: _called(hook, arguments), hook.timeout, is_async=hook.is_async)
+        try:
+            await self._caller.run(id(hook), lambda: _called(hook, arguments), hook.timeout, is_async=hook.is_async)
+        except Exception as error:
+            tell_fault(f"{hook.when} hook", hook.function.__name__, hook.function, error, subject=hook.operator)
+            raise HookFailed(f"{hook} failed: {described(error)}") from error
 
     def _follow_tasks(self) -> None:
         """Take note of the tasks that start-up hooks make."""
