@@ -136,8 +136,7 @@ def register(fn: Callable[..., Any], *, id: str | None = None, **options: Any) -
         if not field:
             return True
         old, new = (value_or_none(told[name], field) for name in ("old", "new"))
-        wanted = ((filters.old, old), (filters.new, new))
-        if any(each is not UNSET and not holds(each, value, **told) for each, value in wanted):
+        if not filters.take_change(old, new, told):
             return False
         if filters.value is not UNSET:
             return holds(filters.value, new, **told) or holds(filters.value, old, **told)

@@ -42,6 +42,11 @@ class Filters(Struct, frozen=True, kw_only=True):
             and (self.when is None or self.is_of_edges or bool(self.when(**kwargs)))
         )
 
+    def take_change(self, old: Any, new: Any, kwargs: Mapping[str, Any]) -> bool:
+        """Tell whether `old` and `new` take the values before and after a change."""
+        sides = ((self.old, old), (self.new, new))
+        return all(wanted is UNSET or holds(wanted, value, **kwargs) for wanted, value in sides)
+
     @property
     def takes_all(self) -> bool:
         """Whether no object is left out."""

@@ -38,9 +38,9 @@ def append_owner_reference(
 ) -> None:
     """Name the owner in objects, by its uid, in place of a reference to it that they have."""
     reference = build_owner_reference(_owner(owner), controller=controller, block_owner_deletion=block_owner_deletion)
+    remove_owner_reference(objs, owner)
     for manifest in _manifests(objs):
-        owners = manifest.setdefault("metadata", {}).setdefault("ownerReferences", [])
-        owners[:] = [*(each for each in owners if each.get("uid") != reference["uid"]), reference]
+        manifest["metadata"]["ownerReferences"].append(reference)
 
 
 def remove_owner_reference(objs: Child, owner: Mapping[str, Any] | None = None) -> None:
@@ -55,29 +55,19 @@ def build_owner_reference(
     body: Mapping[str, Any], *, controller: bool | None = True, block_owner_deletion: bool | None = True
 ) -> dict[str, Any]:
     """The entry of `ownerReferences` that names an object."""
-    metadata = body["metadata"]
-    found = {
-        "apiVersion": body.get("apiVersion"),
-        "kind": body.get("kind"),
-        "name": metadata.get("name"),
-        "uid": metadata.get("uid"),
-        "controller": controller,
-        "blockOwnerDeletion": block_owner_deletion,
-    }
-    return {key: value for key, value in found.items() if value is not None}
+    flags = {"controller": controller, "blockOwnerDeletion": block_owner_deletion}
+    return {key: value for key, value in (_named(body) | flags).items() if value is not None}
 
 
 def build_object_reference(body: Mapping[str, Any]) -> dict[str, Any]:
     """What an Event says of the object that it is about."""
-    metadata = body["metadata"]
-    found = {
-        "apiVersion": body.get("apiVersion"),
-        "kind": body.get("kind"),
-        "name": metadata.get("name"),
-        "uid": metadata.get("uid"),
-        "namespace": metadata.get("namespace"),
-    }
+    found = _named(body) | {"namespace": body["metadata"].get("namespace")}
     return {key: value for key, value in found.items() if value}
+
+
+def _named(body: Mapping[str, Any]) -> dict[str, Any]:
+    told = {name: body.get(name) for name in ("apiVersion", "kind")}
+    return told | {name: body["metadata"].get(name) for name in ("name", "uid")}
 
 
 def harmonize_naming(objs: Child, name: str | None = None, *, forced: bool = False, strict: bool = False) -> None:

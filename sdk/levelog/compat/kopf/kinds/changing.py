@@ -65,9 +65,7 @@ class ChangeAdapter(KopfAdapter):
         kwargs = {**self.object_arguments(body), "old": old, "new": new, "diff": diff, "reason": edge.reason}
         if self.field and not self._has_field(edge, old, new, kwargs):
             return False
-        if filters.old is not UNSET and not holds(filters.old, old, **kwargs):
-            return False
-        if filters.new is not UNSET and not holds(filters.new, new, **kwargs):
+        if not filters.take_change(old, new, kwargs):
             return False
         if filters.is_of_edges and filters.when is not None:
             return bool(filters.when(**{**NOT_CALLED, "patch": Patch(), **kwargs}))
