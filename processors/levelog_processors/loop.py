@@ -21,7 +21,7 @@ from levelog_base.wire.records import LoggedRecord
 from levelog_log.notifications import Notifier, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
-from levelog_processors.decide.tally import EvaluationBatch
+from levelog_processors.announcements import Announcements
 from levelog_processors.deliver.feed import RecordFeed
 from levelog_processors.deliver.timers import Timers
 from levelog_processors.engine import Engine
@@ -70,19 +70,13 @@ class Loop:
         self._feed = feed
         self._timers = timers
         self._statistics = statistics
-        self._on_keys = on_keys
+        self._announcements = Announcements(engine, program, notifier, self._listener, on_keys)
         self._writes_after = writes_after
         self.health = LoopHealth()
         self.records = 0
         """Records folded."""
         self._schedule = Schedule(monotonic)
         self._portion = Portion()
-        self._unannounced = set[IndexKey]()
-        """Keys that have changed and that nobody was told of."""
-        self._backfills = 0
-        """How many had not ended when those who read levels were told last."""
-        self._has_freed = False
-        """Intents may wait for targets that are free once what is folded is in the tables."""
         self._log_begins_at: int | None = None
         """Where the log begins, for as long as what is older is not forgotten."""
         self._writes_at = 0.0
@@ -93,7 +87,7 @@ class Loop:
         engine = self._engine
         self.health.take_up()
         await engine.load(epochs)
-        self._backfills = engine.tables.backfills
+        self._announcements.begin()
         if self._timers.is_needed:
             await self._timers.hold(epochs)
         start = Sequence(min(engine.state.folded_to.values()) + 1)
@@ -123,6 +117,7 @@ class Loop:
                         if len(engine.state.unwritten) >= MOST_UNWRITTEN:
                             await engine.flush()
                         is_busy, wait = bool(records), high_watermark.wait
+                    await self._announcements.publish()
                     pace.end()
                     if is_busy:
                         continue
@@ -148,10 +143,6 @@ class Loop:
             schedule.resynced()
         is_busy = schedule.is_open and await self._decide()
         await self._write(read_to, ends=not schedule.is_resting)
-        await self._announce_backfills()
-        if self._has_freed and not self._engine.state.ends:
-            self._has_freed = False
-            await self._notifier.publish(Topic.INTENT)
         return is_busy
 
     async def _forget(self) -> None:
@@ -200,31 +191,16 @@ class Loop:
         is_much = len(engine.state.unwritten) >= MOST_UNWRITTEN
         if is_unconfirmed or is_much or now >= self._writes_at:
             await engine.flush(read_to=read_to if is_unconfirmed else 0)
-            await self._announce_keys()
             self._writes_at = 0.0
         elif ends and engine.state.ends:
             await engine.flush(has_time=False)
-
-    async def _announce_backfills(self) -> None:
-        """Notify those who read levels once a backfill has ended, in any transaction: they knew nothing of some."""
-        before, self._backfills = self._backfills, self._engine.tables.backfills
-        if self._backfills < before:
-            await self._notifier.publish(Topic.LEVELS)
-            await self._notifier.publish(Topic.WAKE, but_not=self._listener)
-
-    async def _announce_keys(self) -> None:
-        """Notify those who read indices live of the keys that have changed, now that these are in the tables."""
-        keys, self._unannounced = self._unannounced, set()
-        if self._on_keys is not None:
-            self._on_keys(keys)
-        if self._program.follows(keys):  # who follows an index may be anywhere
-            await self._notifier.publish(Topic.WAKE, but_not=self._listener)
 
     async def _write_last(self) -> None:
         """Write what is folded, as far as that can be done at the end."""
         try:
             if self._engine.tables.is_whole and self._engine.has_unwritten:
                 await self._engine.flush()
+                await self._announcements.publish()
         except LevelogError as error:
             log.info("what was folded last is folded again by the next processor: %s", error)
 
@@ -236,21 +212,17 @@ class Loop:
         return timedelta(seconds=max(0.0, self._writes_at - monotonic()))
 
     async def _follow_up(self, folded: Folded, records: list[LoggedRecord]) -> None:
-        """Count what was folded, and notify those who wait for it."""
+        """Count what was folded, and write it at once if somebody follows it."""
         if not folded.records:
             return
         self.records += folded.records
-        self._unannounced |= folded.keys
+        self._announcements.fold(folded)
         if self._program.follows(folded.keys):
             await self._engine.flush()
-            await self._announce_keys()
+            await self._announcements.publish()
         if self._timers.is_needed:
             self._timers.see(records)
         log.debug("folded %s", counted(folded.records, "record"), extra={"sequence": records[-1].sequence})
-        if folded.has_news:
-            await self._notifier.publish(Topic.LEVELS)
-        # with other processors, one may have committed an intent meanwhile that waits for such a target
-        self._has_freed |= folded.frees_targets or (folded.has_receipts and self._engine.is_shared)
 
     async def _decide(self) -> bool:
         """Decide on one batch of levels; tells whether there may be more right now."""
@@ -259,25 +231,14 @@ class Loop:
         batch = await self._engine.decide(leaving=self._schedule.put_off, most=most)
         self._portion.end(batch)
         self.health.note(began, batch=batch)
-        if not self._engine.has_unwritten:
-            await self._announce_keys()
-        await self._announce(batch)
-        self._plan()
-        await self._statistics.keep(len(batch.decided))
-        return self._schedule.is_open
-
-    async def _announce(self, batch: EvaluationBatch) -> None:
-        """Notify those who wait for what a batch has decided."""
+        self._announcements.decide(batch)
+        await self._announcements.publish()
         self._schedule.note(batch)
         if batch.has_more:
             self._schedule.open()
-        if not batch.decided:
-            return
-        newest = max(decided.level.cause for decided in batch.decided)
-        log.debug("decided on %s", counted(len(batch.decided), "level"), extra={"sequence": newest})
-        if batch.is_intent_pending:
-            await self._notifier.publish(Topic.INTENT)
-        if batch.has_news:
-            await self._notifier.publish(Topic.LEVELS)
-        if batch.has_looked_up and self._engine.is_shared:  # others may own those that look the levels up
-            await self._notifier.publish(Topic.WAKE, but_not=self._listener)
+        self._plan()
+        if batch.decided:
+            newest = max(decided.level.cause for decided in batch.decided)
+            log.debug("decided on %s", counted(len(batch.decided), "level"), extra={"sequence": newest})
+        await self._statistics.keep(len(batch.decided))
+        return self._schedule.is_open

@@ -21,6 +21,7 @@ from levelog_base.errors import HistoryLost, LeaseLost, Unavailable
 from levelog_base.secrets.redaction import Redactor
 from levelog_log.notifications import Notifier, Topic
 from levelog_log.stream import LogStream
+from levelog_processors.announcements import announce_anew
 from levelog_processors.decide.functions import MOST_BEGUN, Caller
 from levelog_processors.decide.tally import CallCounts
 from levelog_processors.deliver.feed import RecordFeed
@@ -195,10 +196,7 @@ class Processor:
         level = logging.DEBUG if self._owned == len(epochs) else logging.INFO
         self._owned, partitions = len(epochs), counted(self._scope.partitions, "partition")
         log.log(level, "owns %d of %s", len(epochs), partitions, extra={"owner": self._owner})
-        # who had these partitions, or took them away, may have changed levels, or freed targets, and told nobody: it
-        # was killed, promoted other code or emptied the tables; that code may have had daemons that wait for views
-        for topic in (Topic.LEVELS, Topic.INTENT):
-            await self._notifier.publish(topic)
+        await announce_anew(self._notifier)
         if self._feed.delivery.is_needed:
             await self._feed.delivery.hold(epochs, start=self._events_from)
         work = {
