@@ -21,17 +21,21 @@ from levelog_base.wire.objects import Uid
 from levelog_base.wire.records import HistoryReverted, LoggedRecord
 from levelog_ingest.feed import Feed
 from levelog_kube.requestfailures import NoAnswer
+from levelog_log.notifications import Topic
 from levelog_log.trail import Trail
 from levelog_processors import engine, tables
+from levelog_processors.announcements import Announcements
 from levelog_processors.bound import BoundView
 from levelog_processors.decide import facts, functions, intents, lookups, statereader
 from levelog_processors.decide.decisionrules import conclude
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.statereader import StateReader
+from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine
 from levelog_processors.fold import entries
 from levelog_processors.fold import foldrules as folding
+from levelog_processors.fold.batches import Folded
 from levelog_processors.fold.foldrules import Fold
 from levelog_processors.fold.lists import Mark, note_mark
 from levelog_processors.program import Program
@@ -356,6 +360,63 @@ def blocked_levels_owe_a_round(_: Laboratory[Any]) -> Generator[None]:
     differed = property(lambda self: self.before.drift is not None and self.before.status != "in_sync")
     with _replaced((facts.Facts, "has_stored_drift"), by=differed):
         yield
+
+
+def what_waits_goes_between_claims(_: Laboratory[Any]) -> Generator[None]:
+    """What the writes of a round that have ended led to counts as a change by somebody else."""
+    real = Outlook.__dict__["has_progressed"].func
+
+    def has_progressed(self: Outlook) -> bool:
+        return bool(real(self)) and any(each.state != "pending" for each in self.facts.unsettled)
+
+    with _replaced((Outlook, "has_progressed"), by=property(has_progressed)):
+        yield
+
+
+def rounds_are_owed_at_once(_: Laboratory[Any]) -> Generator[None]:
+    """A level that differs is called again for each wakeup, although its writes are under way."""
+
+    def needs_evaluation(self: facts.Facts) -> bool:
+        return not self.withdraws and (
+            self.is_changed or self.is_woken_by_time or (self.has_stored_drift and self.view.reconcile is not None)
+        )
+
+    with _replaced((facts.Facts, "needs_evaluation"), by=property(needs_evaluation)):
+        yield
+
+
+def waits_begin_anew(_: Laboratory[Any]) -> Generator[None]:
+    """A level that is woken while it waits for its time, and has nothing new to say, waits as long again."""
+
+    def planned(self: facts.Facts) -> datetime | None:
+        at, since = self.before.recheck_at, self.before.decided_at
+        return at if at is None or since is None else self.now + (at - since)
+
+    with _replaced((facts.Facts, "planned"), by=property(planned)):
+        yield
+
+
+@replaces("fold", Announcements)
+def ends_are_told_too_soon(real: Any, self: Announcements, folded: Folded) -> None:
+    """Who waits is notified of what records have ended as these are folded, before the tables have it."""
+    real(self, folded)
+    self._due |= self._ended  # pyright: ignore[reportPrivateUsage]
+    self._ended.clear()  # pyright: ignore[reportPrivateUsage]
+
+
+@replaces("publish", Announcements)
+async def ends_of_backfills_are_told_by_one_writer(real: Any, self: Announcements) -> None:
+    """Who waits for what changed code decides on is not notified if a transaction writes it that writes keys too."""
+    if self._keys:  # pyright: ignore[reportPrivateUsage]
+        self.begin()
+    await real(self)
+
+
+@replaces("decide", Announcements)
+def intents_go_untold(real: Any, self: Announcements, batch: EvaluationBatch) -> None:
+    """Actuators are not notified of what is decided."""
+    real(self, batch)
+    self._due.discard(Topic.INTENT)  # pyright: ignore[reportPrivateUsage]
 
 
 def holes_are_jumped_over(_: Laboratory[Any]) -> Generator[None]:

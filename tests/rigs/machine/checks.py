@@ -1,5 +1,6 @@
 """The invariants, as docs/architecture.md numbers them, checked on what a world shows."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -10,12 +11,14 @@ from msgspec import Struct
 from levelog.levels import drift_between
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.subjects import partition_of
+from levelog_log.notifications import Topic
 from levelog_processors.program import MAX_BACKOFF
 from levelog_processors.state.state import State
 from levelog_store.decide.decisions import UNDONE, Decided
-from rigs.machine.cluster import Happening
+from levelog_store.owners.handlers import CHANGED_CODE
+from rigs.machine.cluster import PARTS, Happening, key_of
 from rigs.machine.log import PARTITIONS, Log
-from rigs.machine.operator import LAST_DEADLINE
+from rigs.machine.operator import AWAITED, LAST_DEADLINE
 from rigs.machine.reference import LEVELS, VIEWS, Look, Outcome, Reference
 from rigs.machine.tables import Row, Tables, is_compared, shown_entry
 
@@ -39,15 +42,61 @@ class Call(Struct, frozen=True, kw_only=True):
     is_reconcile: bool
     look: Look
     outcome: Outcome
+    shown: Counter[ObjectKey] = Counter()
+    """Up to which version the history of each object was seen."""
+    has_acted: bool = False
+    """A round came of it."""
 
     @property
     def is_owed(self) -> bool:
         """A round may be owed to a level that differed while a write of it was unsettled."""
-        return VIEWS[self.view].is_reconciled and drifts(self.outcome)
+        return VIEWS[self.view].is_reconciled and drifts(self.outcome) and not self.has_acted
+
+
+def named_level(view: str, parent: str) -> tuple[str, ObjectKey]:
+    """View and parent as the rig names them."""
+    return view.partition("/")[2], ObjectKey.parse(parent)
 
 
 def drifts(outcome: Outcome) -> bool:
     return not outcome.error and not outcome.blocked and bool(drift_between(outcome.desired, outcome.actual))
+
+
+def is_led_to(call: Call, last: Call, tables: Tables, effects: Effects, happenings: Sequence[Happening]) -> bool:
+    """Tell whether a view sees nothing else than in its last call, but for what its level's own writes have changed."""
+    before, now = last.look, call.look
+    if (now.uid, now.inputs) != (before.uid, before.inputs):
+        return False
+    (owned_before, rest_before), (owned, rest) = _owned_and_rest(before), _owned_and_rest(now)
+    if rest != rest_before:
+        return False
+    own = {
+        happening
+        for row in tables.intents_of(call.view, call.parent, now.uid)
+        for happening in effects.get(row["key"], ())
+    }
+    for key in {key_of(PARTS, name) for name, _ in owned ^ owned_before}:
+        seen = {each for each in happenings if each.key == key and last.shown[key] < each.revision <= call.shown[key]}
+        if not seen or not seen <= own:
+            return False
+    return True
+
+
+def _owned_and_rest(look: Look) -> tuple[set[Any], list[Any]]:
+    """What is under the keys of parts that the Web owns, and all else that was read."""
+    owned = {part for index, _, values in look.reads if index == "owned" for part in values}
+    return owned, [each for each in look.reads if each[0] != "owned"]
+
+
+def check_waits_go_on(decided: Iterable[Decided], tables: Tables, now: datetime) -> None:
+    """Compare due times with those before: a level that is not called, and stands as before, waits no longer."""
+    for each in decided:
+        row = tables.levels.get(named_level(*each.name))
+        if row is None or each.is_evaluated or each.level.status != row["status"] or each.is_put_off:
+            continue
+        until = row["recheck_at"]
+        if until is not None and row["decided_at"] <= now < until and (each.due_at is None or each.due_at > until):
+            raise Broken(22, f"{each.name} was to wait until {until}, and waits until {each.due_at} now")
 
 
 def check_call(
@@ -65,13 +114,15 @@ def check_call(
     """
     level = f"{call.view} of {call.parent}"
     wake = _wake_of(call, tables)
+    intents = tables.intents_of(call.view, call.parent, call.look.uid)
     if call.is_reconcile:
-        for row in tables.intents_of(call.view, call.parent, call.look.uid):
+        for row in intents:
             if row["state"] != "pending" and is_unsettled(row, reference, effects):  # those are withdrawn with it
                 raise Broken(8, f"{level} is decided on while {row['verb']} {row['target']} is {row['state']}")
         return
     before = tables.levels.get((call.view, call.parent))  # none once the parent left the view's filters
-    has_cause = last is None or before is None or last.is_owed or wake["due_at"] is not None or last.look != call.look
+    is_owed = last is not None and last.is_owed and not any(is_unsettled(row, reference, effects) for row in intents)
+    has_cause = last is None or before is None or is_owed or wake["due_at"] is not None or last.look != call.look
     has_cause |= before is not None and _is_from_ahead(before, call.view, now)
     if before is not None and not has_cause:
         raise Broken(6, f"{level}, {before['status']}, is called, but sees what it saw before: {call.look}")
@@ -93,9 +144,9 @@ def check_call(
 
 
 def _wake_of(call: Call, tables: Tables) -> Row:
-    """What asked for a level when the batch began; its own cause if the batch itself did, as the clock was set back."""
+    """What asked for a level when the batch began; its own cause if the clock was set back or the code changed."""
     place = call.view, call.parent
-    return tables.wakes.get(place) or {"due_at": None, "cause": tables.levels[place]["cause"]}
+    return tables.wakes.get(place) or {"due_at": None, "cause": tables.levels.get(place, {}).get("cause", 0)}
 
 
 def _is_from_ahead(row: Row, view: str, now: datetime) -> bool:
@@ -164,6 +215,31 @@ def _is_unseen(row: Row, reference: Reference) -> bool:
 def latest(now: datetime) -> datetime:
     """When a level is due at the latest that waits for its time."""
     return max(now + MAX_BACKOFF, LAST_DEADLINE)
+
+
+def check_told(tables: Tables, told: Mapping[Topic, Tables], behind: Collection[int]) -> None:
+    """Compare the tables with what those saw who wait, when they were notified last. Raises Broken."""
+    if Topic.LEVELS not in told or Topic.INTENT not in told:
+        return
+    seen, shown = _awaited_levels(told[Topic.LEVELS], behind), _awaited_levels(tables, behind)
+    if changed := [level for level in seen.keys() | shown.keys() if seen.get(level) != shown.get(level)]:
+        raise Broken(
+            23, f"nobody is told how {changed} stand: {[(seen.get(each), shown.get(each)) for each in changed]}"
+        )
+    known = told[Topic.INTENT].intents
+    for key, row in tables.intents.items():
+        if row["state"] == "pending" and row["partition"] not in behind and key not in known:
+            raise Broken(23, f"nobody is told of {row['verb']} {row['target']}")
+
+
+def _awaited_levels(tables: Tables, behind: Collection[int]) -> Mapping[tuple[str, ObjectKey], Any]:
+    return {
+        level: (row["parent_uid"], row["status"], row["reason"], row["drift"])
+        if (level[0], row["partition"]) not in tables.unfinished
+        else CHANGED_CODE
+        for level, row in tables.levels.items()
+        if level[0] in AWAITED and row["partition"] not in behind
+    }
 
 
 def check_waits(tables: Tables, now: datetime) -> None:
@@ -244,8 +320,9 @@ def _check_levels(
             read = _stands_on(reference.look(view, parent, now, tables.levels), parent)
             if any(tables.is_due(*place, now) for places in read for place in places):
                 continue  # it is woken when they are decided on
-            if partition_of(parent, PARTITIONS) in behind:
-                continue  # its processor has yet to fold what may wake it
+            partition = partition_of(parent, PARTITIONS)
+            if partition in behind or (view, partition) in tables.unfinished:
+                continue  # its processor has yet to fold what may wake it, or to decide on it
             row = tables.levels.get((view, parent))
             if row is not None and _is_from_ahead(row, view, now):
                 continue  # it is called again

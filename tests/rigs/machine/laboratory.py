@@ -55,6 +55,11 @@ class StepWorld(ABC):
     def make_operator(hear: Callable[..., Any]) -> Operator:
         """The operator, whose functions call `hear` of the world that is there."""
 
+    @classmethod
+    def make_program(cls, hear: Callable[..., Any]) -> Program:
+        """The operator alone, as an application."""
+        return Program([cls.make_operator(hear)])
+
     def _clock(self) -> datetime:
         return self.now
 
@@ -135,7 +140,7 @@ class Laboratory(Generic[W]):
     def __init__(self, url: str, kind: type[W]) -> None:
         self._url = url
         self.kind = kind
-        self.program = Program([kind.make_operator(self._hear)])
+        self.program = kind.make_program(self._hear)
         self._serial = count(1)
         self._stack = ExitStack()
         self._world: W | None = None
@@ -180,6 +185,7 @@ class Laboratory(Generic[W]):
             partitions=PARTITIONS,
             stream_created="stream",
             fingerprint=self.program.fingerprint,
+            code=self.program.handlers,
         )
         self._world = self.kind(self.database, self.program, scope)
         return self._world

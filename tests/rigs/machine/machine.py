@@ -451,7 +451,10 @@ class LevelsMachine(SteppedMachine[World]):
 
     @step(rule, worker=_workers, what=st.sampled_from(("tend", "expire", "restart")))
     def lease(self, worker: str, what: str) -> None:
-        """A processor renews its leases and takes or gives up some; or stands still too long; or is killed."""
+        """A processor renews its leases and takes or gives up some; or stands still too long; or is killed.
+
+        Every second one that is killed is followed by others with changed code.
+        """
         self._run({"tend": self.world.tend, "expire": self.world.expire, "restart": self.world.restart}[what](worker))
 
     @step(rule, minutes=st.sampled_from((1, 5, 0.02)))

@@ -16,6 +16,10 @@ BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 LAST_DEADLINE: Final = BEGIN + timedelta(minutes=5)
 """Of the Webs that users make."""
 GROUP: Final = "example.com"
+CHANGING: Final = "uncle"
+"""A view whose code may change; nobody is given its levels."""
+AWAITED: Final = ("parts", "members", CHANGING)
+"""Views for whose levels somebody waits, as daemons do."""
 UNKNOWN: Final = "?"
 """Color for which index functions raise."""
 

@@ -13,6 +13,7 @@ from levelog_store.connect.database import Database
 from levelog_store.dialects import OF_SCOPE, built_once, run
 from levelog_store.rows import Scope
 from levelog_store.tables import (
+    backfills,
     checkpoints,
     decisions,
     index_entries,
@@ -37,6 +38,8 @@ class Tables(Struct, frozen=True, kw_only=True):
     levels: dict[tuple[str, ObjectKey], Row]
     wakes: dict[tuple[str, ObjectKey], Row]
     intents: dict[str, Row]
+    unfinished: set[tuple[str, int]]
+    """Views, with partitions, whose levels changed code has not decided on yet."""
     decisions: Sequence[Row]
 
     def is_due(self, view: str, parent: ObjectKey, now: datetime) -> bool:
@@ -46,7 +49,7 @@ class Tables(Struct, frozen=True, kw_only=True):
 
     def has_due(self, partitions: Collection[int], now: datetime) -> bool:
         """Tell whether there is anything to decide on in these partitions."""
-        return any(
+        return any(partition in partitions for _, partition in self.unfinished) or any(
             row["partition"] in partitions and (row["due_at"] is None or row["due_at"] <= now)
             for row in self.wakes.values()
         )
@@ -84,6 +87,9 @@ async def read_tables(database: Database, scope: Scope) -> Tables:
             levels={_named(row): row for row in await rows(levels)},
             wakes={_named(row): row for row in await rows(wakeups)},
             intents={row["key"]: row for row in await rows(intents)},
+            unfinished={
+                (row["name"].partition("/")[2], row["partition"]) for row in await rows(backfills, "name", "partition")
+            },
             decisions=await rows(decisions, "view", "parent", "parent_uid", "round", "intents", "ordinal"),
         )
 

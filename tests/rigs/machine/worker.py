@@ -15,9 +15,11 @@ from levelog.handlers.viewhandlers import ReconcileHandler
 from levelog.intents import Intent
 from levelog_base.wire.objects import Sequence as ReadTo
 from levelog_base.wire.records import LoggedRecord
+from levelog_log.notifications import Listener, Notifier, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_log.trail import Trail
+from levelog_processors.announcements import Announcements, announce_anew
 from levelog_processors.decide.functions import Caller
 from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine
@@ -94,6 +96,10 @@ class Worker:
         self._engine = Engine(
             SqlTables(self._database, scope), program, patience=None, caller=self._gate, most_bodies=0
         )
+        self._notifier = cast("Notifier", self)
+        self.on_told: Callable[[Topic], Awaitable[None]] | None = None
+        """Hears of each notification, at once."""
+        self._announcements = Announcements(self._engine, program, self._notifier, Listener(), None)
         self.epochs: dict[int, int] = {}
         """What it believes to hold."""
         self.position = 0
@@ -124,10 +130,17 @@ class Worker:
     async def begin_at_checkpoints(self) -> None:
         """Forget what was folded, and go on from what the tables hold."""
         await self._engine.load(self.epochs)
+        self._announcements.begin()
+        await announce_anew(self._notifier)
         self.position = min(self._engine.state.folded_to.values(), default=0)
         self._trail = Trail(cast("LogStream", self._log), ReadTo(self.position), newest=self._engine.newest)
         self._high_watermark = HighWatermark(cast("Reader", self), lambda: 0.0)
         await self.begin_anew()
+
+    async def publish(self, topic: Topic, **_: Any) -> None:
+        """As a notifier has it."""
+        if self.on_told is not None:
+            await self.on_told(topic)
 
     async def begin_anew(self) -> None:
         """Read on with another connection, after the one before was lost."""
@@ -168,6 +181,7 @@ class Worker:
                 await self._engine.notice()  # which the loop does when it has nothing else to do
                 if self._engine.has_unwritten:
                     await self._engine.flush()
+                    await self._announcements.publish()
             return []
         self._check(is_reading=True)
         for logged in records:
@@ -179,8 +193,12 @@ class Worker:
         fresh = [r for r in records if r.partition in self.epochs and r.sequence > known[r.partition]]
         self._database.meanwhile = meanwhile
         try:
-            keys = self._engine.fold(records).keys
-            await self._engine.flush(has_time=self._program.follows(keys) or records[-1].sequence % MIRRORED_AT == 0)
+            folded = self._engine.fold(records)
+            self._announcements.fold(folded)
+            await self._announcements.publish()  # of what is written already
+            is_time = self._program.follows(folded.keys) or records[-1].sequence % MIRRORED_AT == 0
+            await self._engine.flush(has_time=is_time)
+            await self._announcements.publish()
         finally:
             self._database.meanwhile = None
         self.position = records[-1].sequence
@@ -208,6 +226,8 @@ class Worker:
         try:
             await self._engine.notice()
             batch = await self._engine.decide(now=self._database_clock())
+            self._announcements.decide(batch)
+            await self._announcements.publish()
         finally:
             self._database.meanwhile = None
             begun = acting._begun.items()

@@ -3,17 +3,22 @@
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from levelog import Operator
 from levelog_base.errors import CommitsLost, HistoryLost, LeaseLost
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import LoggedRecord
 from levelog_base.wire.subjects import partition_of
+from levelog_log.notifications import Topic
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_store.decide.decisions import Decided
+from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
 from rigs.lostcommits import keep, lose
 from rigs.machine.checks import (
@@ -25,24 +30,23 @@ from rigs.machine.checks import (
     check_settling,
     check_state,
     check_tables,
+    check_told,
     check_waits,
+    check_waits_go_on,
+    is_led_to,
     is_unsettled,
     latest,
+    named_level,
 )
 from rigs.machine.cluster import KINDS
 from rigs.machine.laboratory import Meanwhile, StepWorld
-from rigs.machine.log import PARTITIONS
-from rigs.machine.operator import make_operator
+from rigs.machine.log import CLUSTER, PARTITIONS
+from rigs.machine.operator import AWAITED, CHANGING, make_operator
 from rigs.machine.reference import LEVELS, Look, Reference
 from rigs.machine.seam import SeamedDatabase
 from rigs.machine.sender import SteppedSender
 from rigs.machine.tables import Tables, read_epochs, read_tables
 from rigs.machine.worker import Worker
-
-
-def level_named(view: str, parent: str) -> tuple[str, ObjectKey]:
-    """View and parent as the rig names them."""
-    return view.partition("/")[2], ObjectKey.parse(parent)
 
 
 class World(StepWorld):
@@ -52,6 +56,13 @@ class World(StepWorld):
     def make_operator(hear: Callable[..., Any]) -> Operator:
         """The operator."""
         return make_operator(hear)
+
+    @classmethod
+    def make_program(cls, hear: Callable[..., Any]) -> Program:
+        """The same, some of whose levels are awaited without daemons."""
+        program = super().make_program(hear)
+        vars(program)["awaited"] = frozenset(f"machine/{view}" for view in AWAITED)
+        return program
 
     def __init__(self, database: SeamedDatabase, program: Program, scope: Scope) -> None:
         super().__init__(database, program, scope)
@@ -67,6 +78,8 @@ class World(StepWorld):
         """The last call of each view and parent whose outcome was written."""
         self._calls: dict[tuple[str, str, ObjectKey], Call] = {}
         """The last call of each view and parent by a processor, in its last batch or for a function that is slow."""
+        self._undisturbed: set[tuple[str, ObjectKey]] = set()
+        """Levels that have seen nothing since their last round but what their own writes led to."""
         self._tables: Tables | None = None
         self.before: Tables | None = None
         """The tables when the last batch began."""
@@ -74,6 +87,9 @@ class World(StepWorld):
         self.deciding = "A"
         """The processor that decides, or was the last to."""
         self._epochs: dict[int, int] = {}
+        self._restarts = 0
+        self._told: dict[Topic, Tables] = {}
+        """The tables as those saw them who wait, when they were notified last."""
         self._untold: set[str] = set()
         """Processors that a notification is on its way to: levels that others decide on stand otherwise."""
         self._broken: list[Broken] = []
@@ -87,6 +103,17 @@ class World(StepWorld):
         """Let a processor renew, take and give up leases."""
         await super().tend(name)
         self._epochs = await read_epochs(self._database, self._scope)
+
+    def _worker(self, name: str) -> Worker:
+        worker = super()._worker(name)
+        worker.on_told = partial(self._tell, name)
+        return worker
+
+    async def _tell(self, name: str, topic: Topic) -> None:
+        """Let those who wait for a topic look at the tables."""
+        self._told[topic] = await self.tables()
+        if topic is Topic.WAKE:
+            self._untold |= self.workers.keys() - {name}
 
     async def fold(self, name: str, most: int = 1000, meanwhile: Meanwhile | None = None) -> bool:
         """Let a processor fold its next records; whether any were folded."""
@@ -144,13 +171,44 @@ class World(StepWorld):
         settled = [key for key, row in intents.items() if not is_unsettled(row, self.reference, effects)]
         self.reference, self.state = Reference(settled), self._empty_state()
         self._is_emptied = True
-        self._looks, self._calls = {}, {}
+        self._looks, self._calls, self._undisturbed = {}, {}, set()
+        await self._begin_anew()
+
+    async def _begin_anew(self) -> None:
+        """Let other processes take the place of the processors."""
         begun = [name for name, old in self.workers.items() if old.epochs]
         for name, old in self.workers.items():
+            beginnings = old.beginnings
             await old.close()
             self.workers[name] = self._worker(name)
+            self.workers[name].beginnings = beginnings
         for name in (*begun, *begun):
             await self.tend(name)
+
+    async def restart(self, name: str) -> None:
+        """Kill a processor; every second time the code of a view changes before the next one begins."""
+        await super().restart(name)
+        self._restarts += 1
+        if self._restarts % 2 == 0:
+            await self._promote()
+
+    async def _promote(self) -> None:
+        """Promote a view's code that has changed, as far as its fingerprint tells."""
+        version = str(next(self._serial))
+        code = [
+            replace(each, fingerprint=version) if (each.kind, each.name) == ("view", f"machine/{CHANGING}") else each
+            for each in self._program.handlers
+        ]
+        self._scope = self.sender.scope = await open_scope(
+            self._database,
+            cluster=CLUSTER,
+            application=self._scope.application,
+            partitions=PARTITIONS,
+            stream_created=self._scope.stream_created,
+            fingerprint=version,
+            code=code,
+        )
+        await self._begin_anew()
 
     @property
     def _is_begun_anew(self) -> bool:
@@ -178,7 +236,7 @@ class World(StepWorld):
         has_due = self.before.has_due(worker.epochs, self.now) or is_asked
         if not has_due or not await worker.may_decide():
             return False
-        slow = {level_named(*level) for level in worker.slow}
+        slow = {named_level(*level) for level in worker.slow}
         self._calls = {who: call for who, call in self._calls.items() if who[0] != name or who[1:] in slow}
         self.deciding = name
         self._untold.discard(name)
@@ -193,13 +251,12 @@ class World(StepWorld):
         finally:
             self._raise()
         decided = batch.decided
-        if batch.has_looked_up:
-            self._untold |= self.workers.keys() - {name}
         self._check_held(worker, {each.level.partition for each in decided})
         self._check_due_times(decided)
         check_settling(decided, self.before, self.reference, self.sender.effects)
         if worker.folded_to == self.reference.folded_to:
             check_deletions(decided, self.before, self.reference, self.now)
+        check_waits_go_on(decided, self.before, self.now)
         self._keep_looks(name, decided)
         return bool(decided)
 
@@ -214,7 +271,7 @@ class World(StepWorld):
         await meanwhile()
         if self._scope is scope:  # or all was emptied meanwhile, which waits for the disk
             await lose(self._database, scope, kept)
-            self.reference, self._looks = reference, looks
+            self.reference, self._looks, self._undisturbed = reference, looks, set()
 
     async def release(self, name: str) -> None:
         """Let the slow functions of a processor return."""
@@ -274,6 +331,7 @@ class World(StepWorld):
     async def check(self) -> None:
         """Compare the tables with what should be. Raises Broken."""
         tables = await self.tables()
+        check_told(tables, self._told, self._behind)
         check_state(self.state, self.reference)
         for worker in self.workers.values():
             if worker.epochs and worker.folded_to == self.reference.folded_to:
@@ -294,7 +352,8 @@ class World(StepWorld):
         outcome = self.reference.outcome(view, key, self.now, self.before.levels)
         if self._looks_at_others(look) or self.workers[self.deciding].folded_to != self.reference.folded_to:
             return  # it sees levels as it heard of them last, or records that their own processor has not folded
-        call = Call(view=view, parent=key, is_reconcile=function == "converge", look=look, outcome=outcome)
+        shown = self.reference.known.copy()
+        call = Call(view=view, parent=key, is_reconcile=function == "converge", look=look, outcome=outcome, shown=shown)
         try:
             check_call(
                 call,
@@ -325,18 +384,40 @@ class World(StepWorld):
         return sum(worker.beginnings for worker in self.workers.values())
 
     def _last(self, level: tuple[str, ObjectKey]) -> Call | None:
-        """The call that a level comes from, which a start may repeat for a whole index: its batches are other ones."""
+        """The call that a level comes from, which a start may repeat for a whole index, and for changed code."""
         last = self._looks.get(level)
-        is_whole = last is not None and any(key == "*" for _, key, _ in last.look.reads)
-        return None if is_whole and self._begun[level] != self._beginnings else last
+        if last is None or self._begun[level] == self._beginnings:
+            return last
+        place = level[0], partition_of(level[1], PARTITIONS)
+        is_outdated = self.before is not None and place in self.before.unfinished
+        return None if is_outdated or any(key == "*" for _, key, _ in last.look.reads) else last
 
     def _keep_looks(self, name: str, decided: Sequence[Decided]) -> None:
-        for level in (level_named(*each.name) for each in decided if each.is_evaluated):
+        for each in (each for each in decided if each.is_evaluated):
+            level, has_acted = named_level(*each.name), each.level.round > each.basis.round
             call = self._calls.get((name, *level))
+            self._check_withdrawn(level, call, each)
             if call is not None:
-                self._looks[level], self._begun[level] = call, self._beginnings
+                self._looks[level], self._begun[level] = replace(call, has_acted=has_acted), self._beginnings
             else:  # one that was blocked was not called, and is called when it is not any more
                 self._looks.pop(level, None)
+            if has_acted and call is not None:
+                self._undisturbed.add(level)
+
+    def _check_withdrawn(self, level: tuple[str, ObjectKey], call: Call | None, decided: Decided) -> None:
+        """Compare what was withdrawn with what has changed since it was asked for."""
+        last, tables, effects = self._looks.get(level), self.before, self.sender.effects
+        if level not in self._undisturbed:
+            return
+        if (
+            call is None
+            or last is None
+            or tables is None
+            or not is_led_to(call, last, tables, effects, self.cluster.happenings)
+        ):
+            self._undisturbed.discard(level)
+        elif decided.withdrawn:
+            raise Broken(22, f"{level} withdraws {decided.withdrawn}, although only its own writes were seen")
 
     def _raise(self) -> None:
         if self._broken:
@@ -353,7 +434,7 @@ class World(StepWorld):
                 continue
             # a level whose time came while a record asked for it is not called for that, but in the next batch
             if each.is_evaluated or each.due_at > self.now:
-                raise Broken(6, f"{level_named(*each.name)} is due again at {each.due_at}, it is {self.now}")
+                raise Broken(6, f"{named_level(*each.name)} is due again at {each.due_at}, it is {self.now}")
 
     def _check_lost(self, worker: Worker) -> None:
         if all(self._epochs[partition] == epoch for partition, epoch in worker.epochs.items()):
