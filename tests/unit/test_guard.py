@@ -283,6 +283,26 @@ def test_no_audit_hook_is_added_before_somebody_asks_for_it(tmp_path: Path) -> N
     assert ended.stdout == "read 0\npure 1\n"
 
 
+ENDING = """
+import asyncio
+
+class Left:
+    def __del__(self):
+        raise ValueError("said at the end")
+
+asyncio.left = Left()
+from levelog.calls import audithook
+with audithook.harmless():
+    pass
+"""
+
+
+def test_the_hook_hides_no_error_of_a_process_that_ends() -> None:
+    ended = subprocess.run([sys.executable, "-c", ENDING], timeout=60, check=True, capture_output=True, text=True)
+    assert "ValueError: said at the end" in ended.stderr
+    assert "audit hook" not in ended.stderr
+
+
 def opens() -> None:
     Path("/nonexistent/levelog").read_text()
 

@@ -208,6 +208,12 @@ def _refusing(refusals: Refusals) -> Generator[Refusals]:
         _refusals.reset(token)
 
 
-def _refuse(event: str, args: tuple[Any, ...]) -> None:
-    if event in _ALL and (refusals := _refusals.get()) is not None:
+def _refuse(
+    event: str,
+    args: tuple[Any, ...],
+    kinds: Mapping[str, str] = _ALL,
+    current: ContextVar[Refusals | None] = _refusals,
+) -> None:
+    """Has what it needs as defaults: events still come at the end of a process, when a module's names are None."""
+    if event in kinds and (refusals := current.get()) is not None:
         refusals.refuse(event, args, sys._getframe(1))  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the one way to the frame
