@@ -113,7 +113,8 @@ class FunctionGuard:
     def _timed(self, function: Callable[[], T]) -> T:
         if threading.get_ident() == _MAIN:
             _heed_signals()
-        _begin_watch()
+        with _ending:  # `cache` alone lets calls that begin at once in several threads start one each
+            _begin_watch()
         self.resume()
         try:
             return function()

@@ -121,6 +121,31 @@ def test_a_call_is_there_before_the_watchdog_is_asked_whether_it_has_to_be_woken
     guard().run(list)
 
 
+SIMULTANEOUS = """
+import sys, threading
+from datetime import timedelta
+from levelog_processors.guard import FunctionGuard
+
+sys.setswitchinterval(1e-6)
+begin, end = threading.Barrier(8), threading.Barrier(9)
+
+def call():
+    begin.wait()
+    FunctionGuard("view", timedelta(seconds=60)).run(end.wait)
+
+for _ in range(8):
+    threading.Thread(target=call).start()
+end.wait()
+print(sum(thread.name == "levelog watchdog" for thread in threading.enumerate()))
+"""
+
+
+def test_calls_that_begin_at_once_in_several_threads_have_one_watchdog() -> None:
+    command = [sys.executable, "-c", SIMULTANEOUS]
+    ended = subprocess.run(command, timeout=60, check=True, capture_output=True, text=True)
+    assert ended.stdout == "1\n"
+
+
 def test_except_exception_does_not_swallow_the_end() -> None:
     def tolerant() -> None:
         while True:
