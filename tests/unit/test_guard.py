@@ -196,7 +196,7 @@ def test_in_another_thread_python_code_is_ended_and_what_waits_in_c_is_named_in_
     for thread in threads:
         thread.start()
     threads[0].join()
-    while not caplog.messages:
+    while len(caplog.messages) < 2:  # the second call may have begun later
         pass
     assert faults == ["took longer than 0.05 s and was ended"]
     gate.release()
