@@ -285,6 +285,8 @@ def test_invariant_8_what_waits_stays_while_a_level_only_sees_what_its_own_write
     for state in ("written", "settled"):
         ended = intent(key="sent", state=state)
         assert Outlook(facts_after(before, waits, ended), seen(became)).to_withdraw == withdrawn
+        tried = intent(key="waits", state="pending", attempts=1)  # claimed when the parent may have changed
+        assert Outlook(facts_after(before, tried, ended), seen(became)).to_withdraw == ["waits"]
     again = msgspec.structs.replace(facts_after(SETTLING, waits, sent), progressed=not withdrawn)
     assert Outlook(again, seen(became)).to_withdraw == withdrawn, "a replay does as the decision did"
     assert Outlook(facts_after(before, waits), seen(became)).to_withdraw == ["waits"], "a round can follow at once"
