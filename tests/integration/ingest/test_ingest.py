@@ -25,6 +25,7 @@ from levelog_ingest import watcher
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.status import ResourceStatus, WatchedResource
 from levelog_kube.client import connect as connect_kube
+from levelog_kube.discovery import Absent, absence_of, resolve
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
@@ -167,6 +168,7 @@ async def test_a_bookmark_is_recorded_where_nothing_changes_too(tmp_path: Path, 
 async def test_a_watch_that_is_taken_up_says_at_once_that_it_is_there(world: Route) -> None:
     async with ingesting(world.kubeconfig, world.stream) as ingest:
         await until_watching(ingest)
+        await until_recorded(world.stream, lists)
     assert bookmarks(await read_all(world.stream)) == []
     async with ingesting(world.kubeconfig, world.stream):
         records = await until_recorded(world.stream, bookmarks)
@@ -269,6 +271,14 @@ async def test_a_resource_that_is_not_served_is_waited_for_and_told_once(
     assert told == [f"{absent}; install its CustomResourceDefinition"]
 
 
+async def test_what_is_served_by_the_time_it_is_told_of_is_not_proposed_in_its_own_place(world: Route) -> None:
+    world.user.create(definition("Gizmo"))
+    async with await connect_kube(world.kubeconfig) as client:
+        await until(lambda: resolve(client, "example.com", "v1", "gizmos"), "gizmos to be served")
+        absent = await absence_of(client, "example.com", "v1", "gizmos", "Gizmo")
+    assert absent == Absent(text="the cluster does not serve gizmos.example.com in version v1")
+
+
 async def test_a_definition_that_is_deleted_is_told_once(world: Route, caplog: pytest.LogCaptureFixture) -> None:
     world.user.create(definition("Gizmo"))
     async with ingesting(world.kubeconfig, world.stream, GIZMOS) as ingest:
@@ -290,6 +300,7 @@ async def test_a_missing_permission_names_verb_and_resource_and_is_tried_again(
         assert any(record.levelno == logging.ERROR and "configmaps" in record.getMessage() for record in caplog.records)
         world.sandbox.access.denials.clear()
         await until_watching(ingest)
+        await until_recorded(world.stream, lists)
     assert lists(await read_all(world.stream)) == 1
 
 
