@@ -61,7 +61,8 @@ async def test_the_database_is_back_and_what_waits_is_carried_out_within_seconds
         await until_noticed(caplog, "no intents are claimed")
         await postgres_door.accept()
         async with asyncio.timeout(40):
-            await far.does("patch", seen, body={"data": {"k": "2"}})
+            row = far.intent("patch", seen, body={"data": {"k": "2"}})  # of a test that has dead connections, too
+            await far.receipts_of(await until(lambda: far.decide(row), "a decision", despite=Unavailable))
 
 
 async def test_an_intent_whose_claim_cannot_be_looked_up_uses_up_no_attempt_and_is_not_in_doubt(
