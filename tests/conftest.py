@@ -9,6 +9,7 @@ from rigs.run import leftovers
 from rigs.run.bytecode import import_a_part
 from rigs.run.examples import choose_examples
 from rigs.run.memory import write_to_memory
+from rigs.run.slowed import slow_down
 from rigs.run.spread import check_groups, spread, workers
 
 write_to_memory()
@@ -16,6 +17,7 @@ write_to_memory()
 
 def pytest_configure(config: pytest.Config) -> None:
     choose_examples(config)
+    slow_down()
     for plugin in (fixtures, leftovers):
         config.pluginmanager.register(plugin)  # those of leftovers are for examples/, too
     if hasattr(config, "workerinput"):

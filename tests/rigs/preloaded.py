@@ -294,9 +294,13 @@ async def _warm_up(url: str) -> None:
 
 
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
+    from rigs.run.slowed import slow_down
+
     sys.path[0] = str(PROGRAM.parent)
     with socket.socket(fileno=int(sys.argv[1])) as control:
         _load()
+        slow_down()
         asked = _serve(control)
         control.detach()
     _run(asked)
