@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from levelog import Index, Intent, Level, Operator, Owner, Resource, Struct, apply
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import ObjectSeen, SyncFinished, SyncStarted
-from levelog_store.look.overview import level_line, select_levels
+from levelog_store.look.levelpages import LevelQuery, read_level_page
 from levelog_store.tables import intents, levels, objects
 from rigs.kinds import Pod
 from rigs.nats import NatsServer
@@ -77,8 +77,8 @@ def listed(api_version: str, version: int) -> tuple[SyncStarted, SyncFinished]:
 
 async def shown(stack: Processing, view: str = "number") -> dict[str, str]:
     async with stack.database.reading() as connection:
-        rows = (await connection.execute(select_levels().where(levels.c.view == f"webs/{view}"))).mappings().all()
-    return {line.parent.rpartition("/")[2]: line.status for line in map(level_line, rows)}
+        lines = await read_level_page(connection, stack.scope, LevelQuery(view=f"webs/{view}"))
+    return {line.parent.rpartition("/")[2]: line.status for line in lines}
 
 
 async def told(stack: Processing, mark: SyncStarted | SyncFinished, *records: ObjectSeen) -> int:
