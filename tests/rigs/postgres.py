@@ -201,8 +201,7 @@ class PostgresServer(PostgresDatabases, Server):
             try:
                 process.check()
                 async with self._connected() as connection:  # maybe to a server of another run, which took the port
-                    folder: str = await connection.fetchval("SHOW data_directory")
-                return folder == str(self._data)
+                    return bool(await connection.fetchval("SHOW data_directory") == str(self._data))
             except ProcessEnded as error:
                 # The backends of a killed server end by themselves, soon; it must not start before.
                 if "is still in use" not in str(error):
