@@ -183,14 +183,15 @@ class Absent(Struct, frozen=True, kw_only=True):
 async def absence_of(client: KubeClient, group: str, version: str, plural: str, kind: str = "") -> Absent:
     """Say that a resource is not served, and what is served instead. Raises as above."""
     text = f"the cluster does not serve {GroupResource(group=group, resource=plural)} in version {version}"
-    # it may be served by now
-    beside = [each for each in await served_in(client, group, version) if each.plural != plural]
+    beside = await served_in(client, group, version)
     names = [each.plural for each in beside]
+    if plural in names:  # by now
+        return Absent(text=text)
     named = [each.plural for each in beside if each.kind.lower() in (kind.lower(), plural)]
     if alike := named or difflib.get_close_matches(plural, names, n=1):
         return Absent(text=f'{text}; did you mean "{alike[0]}"?', plural=alike[0])
     for other in await versions_of(client, group):
-        if other != version and await resolve(client, group, other, plural) is not None:
+        if await resolve(client, group, other, plural) is not None:
             return Absent(text=f"{text}, but in version {other}", version=other)
     return Absent(text=f"{text}; it serves {', '.join(names)}" if group and names else text)
 
