@@ -84,11 +84,7 @@ def calls(effect: str, count: int, **columns: Any) -> list[dict[str, Any]]:
 async def claim_decided(
     connection: AsyncConnection, rows: Sequence[dict[str, Any]], owner: str, lease: timedelta, scope: Scope = SCOPE
 ) -> set[str]:
-    """Write new intents, and claim in the same statement those that can be, as a processor does; returns their keys.
-
-    Levels that they are of are written where there are none: what is given back and has none is superseded.
-    """
-    await upsert(connection, levels, [level_of(row) for row in rows], update=())
+    """Write new intents, and claim in the same statement those that can be, as a processor does; returns their keys."""
     claiming = Claiming({row["key"] for row in rows}, owner, lease, 1)
     claimed = await insert_claimed(connection, scope, rows, claiming)
     await upsert(connection, intents, [row for row in rows if row["key"] not in claimed], update=())

@@ -12,9 +12,11 @@ from levelog_actuator import Actuator
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.decide.decisions import Sendable
+from levelog_store.dialects import upsert
+from levelog_store.tables import levels
 from rigs.acting import QUICK, Acting, writes
 from rigs.faults import Hold
-from rigs.intents import calls, claim_decided, claimed_intent
+from rigs.intents import calls, claim_decided, claimed_intent, level_of
 from rigs.waiting import until
 
 
@@ -23,9 +25,13 @@ def sendable(row: dict[str, Any]) -> Sendable:
 
 
 async def claimed_for(acting: Acting, actuator: Actuator, row: dict[str, Any]) -> ClaimedIntent:
-    """Decide an intent and claim it in the same transaction, as a processor does."""
+    """Decide an intent and claim it in the same transaction, as a processor does, with the level that it is of.
+
+    What is given back and has no level is superseded.
+    """
     row |= {"scope": acting.scope.number}
     async with acting.database.transaction() as connection:
+        await upsert(connection, levels, [level_of(row)], update=())
         (key,) = await claim_decided(connection, [row], actuator.owner, actuator.lease, acting.scope)
     assert key == row["key"]
     return claimed_intent(row)
