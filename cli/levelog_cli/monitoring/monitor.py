@@ -1,4 +1,4 @@
-"""What a process tells of itself where `--listen` is given: its servers and its roles, as they come up."""
+"""What a process tells of itself: its servers and its roles, as they come up, and what holds up its event loop."""
 
 import asyncio
 import sys

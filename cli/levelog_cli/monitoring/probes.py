@@ -6,7 +6,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Final
@@ -126,15 +126,15 @@ class Probes:
 
     def tell(self) -> None:
         """Warn once of each function of a user's that holds up the loop: all else is slow then, and looks guilty."""
-        seconds, innermost = self._clock() - self._beat_at, self._innermost()
-        called = innermost if innermost is None else _called(innermost)
-        if seconds < TOLD_SECONDS or called is None or not _is_users(called) or called.f_code in self._told:
+        seconds, frames = self._clock() - self._beat_at, self._frames()
+        called = _users(frames)
+        if seconds < TOLD_SECONDS or called is None or called.f_code in self._told:
             return
         self._told.add(called.f_code)
         log.warning(
             "the event loop stands still for %.0f s%s: nothing else goes on until the function returns or awaits",
             seconds,
-            _place(innermost),
+            _place(frames[0], called),
         )
 
     def healthz(self) -> ProbeAnswer:
@@ -150,37 +150,33 @@ class Probes:
         seconds = self._clock() - self._beat_at
         if seconds <= BLOCKED_SECONDS:
             return ""
-        return f"blocked for {seconds:.0f} s{_place(self._innermost())}"
+        frames = self._frames()
+        return f"blocked for {seconds:.0f} s{_place(frames[0], _users(frames) or frames[-1]) if frames else ''}"
 
-    def _innermost(self) -> FrameType | None:
+    def _frames(self) -> list[FrameType]:
+        """The calls that the loop's thread is in, innermost first, out to the one that levelog or the loop has made."""
         frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # no other way to see them
-        return frames.get(self._loop_thread)
+        frame, found = frames.get(self._loop_thread), list[FrameType]()
+        while frame is not None and not (found and (_is_calling(frame) or _is_calling(found[-1]))):
+            found.append(frame)
+            frame = frame.f_back
+        return found
 
 
-def _place(innermost: FrameType | None) -> str:
-    """The function of a user's in which a thread is, and the call in another file that it has made."""
-    if innermost is None:
-        return ""
-    called = _called(innermost)
+def _users(frames: Sequence[FrameType]) -> FrameType | None:
+    """The outermost function of a user's; a library that levelog has called is slow, not at fault."""
+    own = (each for each in reversed(frames) if not _is_calling(each))
+    return next((each for each in own if not each.f_code.co_filename.startswith(("<", *_LIBRARIES))), None)
+
+
+def _place(innermost: FrameType, called: FrameType) -> str:
+    """A function in which a thread is, and the call in another file that it has made."""
     at = "" if called.f_code.co_filename == innermost.f_code.co_filename else f", at {_shown(innermost)}"
     return f", in {_shown(called)}{at}"
 
 
-def _called(innermost: FrameType) -> FrameType:
-    """The outermost function of a user's on the way there."""
-    called = innermost
-    while called.f_back is not None and not _is_calling(called.f_back) and not _is_calling(called):
-        called = called.f_back
-    return called
-
-
 def _shown(frame: FrameType) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"
-
-
-def _is_users(frame: FrameType) -> bool:
-    """Tell whether it is of no library: one that levelog has called is slow, not at fault."""
-    return not _is_calling(frame) and not frame.f_code.co_filename.startswith(("<", *_LIBRARIES))
 
 
 def _is_calling(frame: FrameType) -> bool:
