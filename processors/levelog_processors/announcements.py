@@ -86,6 +86,6 @@ class Announcements:
                 self._on_keys(keys)
             if self._program.follows(keys):  # who follows an index may be anywhere
                 self._due.add(Topic.WAKE)
-        due, self._due = sorted(self._due), set()
-        for topic in due:
+        for topic in sorted(self._due):
             await self._notifier.publish(topic, but_not=self._listener)
+            self._due.discard(topic)

@@ -200,7 +200,7 @@ class Loop:
         try:
             if self._engine.tables.is_whole and self._engine.has_unwritten:
                 await self._engine.flush()
-                await self._announcements.publish()
+            await self._announcements.publish()
         except LevelogError as error:
             log.info("what was folded last is folded again by the next processor: %s", error)
 

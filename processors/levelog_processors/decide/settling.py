@@ -76,7 +76,7 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     of: str
     """Digest of desired and actual, or a fault."""
     before: str = ""
-    """The same of the rounds before them, if only the actual side was another, and the level was not in sync since."""
+    """The same of the rounds before them, if they wanted the same: the actual side alone was another."""
     count: int
     """1: the round was the first for it."""
     at: datetime
