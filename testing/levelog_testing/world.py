@@ -396,6 +396,7 @@ class World:
         await self._store(
             intent,
             attempts=attempts,
+            claim=1,
             error=result.error,
             state=_state(result),
             due_at=due_at,

@@ -58,6 +58,8 @@ class OpenIntent(StoredIntent, frozen=True, kw_only=True, omit_defaults=True):
     request: str = ""
     """What it asks an effect for, by `request_of`."""
     attempts: int = 0
+    claim: int = 0
+    """Of the last claim; 0: there was none yet."""
     observed_version: int | None = None
     """Version in the observation of the target; 0: it was gone; None: no observation."""
     observed_at: datetime | None = None
