@@ -1,1 +1,1 @@
-"""What `--listen` serves: probes and metrics; and spans for OpenTelemetry."""
+"""What `--listen` serves: probes and metrics; what holds up the event loop; and spans for OpenTelemetry."""
