@@ -201,7 +201,7 @@ def test_a_function_that_cannot_be_ended_uses_up_no_retries_while_it_goes_on() -
     is_free = Event()
     told: list[int] = []
 
-    @op.on.create(timeout=timedelta(milliseconds=50), retries=1)
+    @op.on.create(timeout=timedelta(seconds=1), retries=1)
     def provision(web: Web, retry: int) -> None:
         told.append(retry)
         if not retry:
