@@ -163,7 +163,7 @@ class MemoryTables(Tables):
             state=state,
             is_folded=False,
             attempts=int(state == "claimed"),
-            claim=int(state == "claimed"),
+            was_claimed=state == "claimed",
             request=request_of(row.verb, row.target, row.body, row.options),
         )
         of, at = decided.wake.partition, decided.level.evaluated_at

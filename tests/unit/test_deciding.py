@@ -285,7 +285,8 @@ def test_invariant_8_what_waits_stays_while_a_level_only_sees_what_its_own_write
     for state in ("written", "settled"):
         ended = intent(key="sent", state=state)
         assert Outlook(facts_after(before, waits, ended), seen(became)).to_withdraw == withdrawn
-        tried = intent(key="waits", state="pending", claim=1)  # given back, and the parent may have changed meanwhile
+        # given back, and the view may have seen another change meanwhile
+        tried = intent(key="waits", state="pending", was_claimed=True)
         assert Outlook(facts_after(before, tried, ended), seen(became)).to_withdraw == ["waits"]
     again = msgspec.structs.replace(facts_after(SETTLING, waits, sent), progressed=not withdrawn)
     assert Outlook(again, seen(became)).to_withdraw == withdrawn, "a replay does as the decision did"

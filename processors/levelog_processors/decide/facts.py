@@ -339,7 +339,7 @@ class Outlook(Struct, frozen=True, dict=True):
         if seen is None or seen.level is None or before.status != "settling" or seen.inputs != before.inputs:
             return False
         # what was never claimed is there because no view has seen anything else since it was decided
-        left = facts.intents if any(not each.claim for each in facts.unsettled) else facts.unsettled
+        left = facts.intents if any(not each.was_claimed for each in facts.unsettled) else facts.unsettled
         if seen.desired != before.desired or all(each.state == "pending" for each in left):
             return False
         return before.actual is not None and is_on_its_way(seen.desired, before.actual, seen.actual)

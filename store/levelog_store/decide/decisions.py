@@ -47,7 +47,8 @@ class OpenIntent(StoredIntent, frozen=True, kw_only=True, omit_defaults=True):
     """An intent of a level's last round, next to what the tables hold of its target now."""
 
     found_elsewhere: ClassVar[frozenset[str]] = frozenset(
-        {"answer", "request", "shown_uid", "shown_version", "shown_is_deleting", "shown_manager", "buried_version"}
+        {"was_claimed", "answer", "request", "buried_version"}
+        | {"shown_uid", "shown_version", "shown_is_deleting", "shown_manager"}
     )
     """Fields that are no columns of `intents`."""
     is_folded: bool
@@ -58,8 +59,8 @@ class OpenIntent(StoredIntent, frozen=True, kw_only=True, omit_defaults=True):
     request: str = ""
     """What it asks an effect for, by `request_of`."""
     attempts: int = 0
-    claim: int = 0
-    """Of the last claim; 0: there was none yet."""
+    was_claimed: bool = False
+    """An actuator has claimed it at least once."""
     observed_version: int | None = None
     """Version in the observation of the target; 0: it was gone; None: no observation."""
     observed_at: datetime | None = None

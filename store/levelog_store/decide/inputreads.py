@@ -165,6 +165,7 @@ _IS_OPEN: Final = and_(
 """It is of its level's last round, or older and not settled."""
 _OF_OPEN: Final = (
     *fields(OpenIntent, intents),
+    intents.c.claim,
     case((intents.c.outcome == "failed", intents.c.receipt)).label("receipt"),
     *(case((intents.c.verb == "call", intents.c[name])).label(name) for name in ("body", "options")),
     intents.c.round,
@@ -221,15 +222,15 @@ async def read_intents_of(
     return found
 
 
-_BESIDE: Final = ("parent_uid", "owner", "receipt", "body", "options", "round", "ordinal")
+_BESIDE: Final = ("parent_uid", "owner", "claim", "receipt", "body", "options", "round", "ordinal")
 """Columns of an intent that its `OpenIntent` has in another form, or not."""
 
 
 def _told(row: dict[str, Any]) -> SqlIntent:
-    uid, owner, receipt, body, options, *_ = [row.pop(name) for name in _BESIDE]
+    uid, owner, claim, receipt, body, options, *_ = [row.pop(name) for name in _BESIDE]
     answer = _answered.decode(receipt).answer if receipt else 0
     request = request_of(row["verb"], row["target"], body, options)
-    return SqlIntent(uid, owner, OpenIntent(**row, answer=answer, request=request))
+    return SqlIntent(uid, owner, OpenIntent(**row, was_claimed=claim != 0, answer=answer, request=request))
 
 
 @built_once
