@@ -176,7 +176,7 @@ class Versions(Struct, frozen=True, kw_only=True):
                 every = history.last - history.first + 1
                 await stack.enter_async_context(self.following(name, every, partial(getattr, replay, "records")))
                 sides.append(Side(replay, edited))
-            async for at, one, other in pairs(sides):
+            async for at, one, other in await stack.enter_async_context(aclosing(pairs(sides))):
                 start = both[0].start  # which is read by the time that something differs
                 if start is not None and at >= start and (found := comparison.take_both(one, other)) is not None:
                     yield found
