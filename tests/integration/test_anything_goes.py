@@ -396,12 +396,6 @@ def test_a_level_with_no_time_to_look_again_fails_with_a_sentence(loop: Loop, as
     assert sentence in loop.reason
 
 
-@pytest.mark.parametrize("delay", [timedelta.max, timedelta.min, timedelta(0), 5, "soon"], ids=str)
-def test_an_effect_with_any_delay_ends_no_process(loop: Loop, delay: Any) -> None:
-    for _ in range(2):
-        loop.meets(effect=raising(Retry("later", delay=delay)))
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("checks", "without", "odd"),

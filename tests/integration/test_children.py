@@ -41,21 +41,6 @@ def test_a_kind_that_is_refused_holds_up_those_after_it() -> None:
         assert simulation.level("stack", "default", "shop").status == "failed"
 
 
-def test_fields_that_no_manifest_sets_neither_drift_nor_call_anything() -> None:
-    with simulated(op, shop()) as simulation:
-        calls = dict(simulation.calls)
-        for number in range(5):
-            simulation.patch(
-                Deployment,
-                "shop",
-                {"spec": {"minReadySeconds": number}, "metadata": {"annotations": {"n": str(number)}}},
-            )
-            simulation.patch_status(Deployment, "shop", {"replicas": number})
-            simulation.run()
-        assert simulation.calls == calls
-        assert writes(simulation) == ALL
-
-
 def test_a_field_that_is_left_out_of_the_manifest_is_removed_with_one_apply() -> None:
     with simulated(op, shop(paused=True)) as simulation:
         simulation.apply(shop())

@@ -405,16 +405,6 @@ def test_a_view_that_raises_leaves_an_event_too_and_without_events_nothing_does(
             assert ["no room for shop" in each.note for each in simulation.events] == [True] * events
 
 
-def test_conditions_of_others_stay() -> None:
-    with Simulation(made()) as simulation:
-        simulation.apply(web())
-        foreign = {"type": "Tested", "status": "True", "reason": "ByHand", "message": "", "lastTransitionTime": "x"}
-        simulation.patch_status(Web, "shop", {"conditions": [foreign]})
-        simulation.run()
-        assert conditions_of(simulation)["Tested"] == foreign
-        assert {"Ready", "Reconciling", "Stalled"} <= conditions_of(simulation).keys()
-
-
 def test_levels_come_in_the_order_of_their_names_as_a_replay_of_the_decision_has_them() -> None:
     op = Operator("webs")
 

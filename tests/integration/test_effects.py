@@ -110,15 +110,6 @@ def test_no_level_waits_for_an_event_or_fails_because_of_one() -> None:
         assert [(each.verb, each.state) for each in simulation.intents] == [("event", "failed"), ("call", "settled")]
 
 
-def test_an_event_that_comes_again_raises_the_count() -> None:
-    with Simulation(publishing()) as simulation:
-        for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
-            simulation.apply(host("www", address=address))
-            simulation.run()
-        (seen,) = simulation.events
-        assert (seen.reason, seen.kind, seen.name, seen.count) == ("Publishing", "Host", "a", 3)
-
-
 def test_a_simulation_asks_for_the_result_that_it_cannot_make_up() -> None:
     op = Operator("dns")
 

@@ -92,24 +92,6 @@ def test_a_view_looks_up_levels_of_another_operator_also_of_views_that_take_leve
         assert simulation.level("shown", "default", "board").actual == {}
 
 
-def test_invariant_6_it_is_called_for_the_views_that_it_names_and_for_no_others() -> None:
-    with Simulation(webs(), boards("webs/odd")) as simulation:
-        simulation.apply(manifest("Board", "board", web="shop"))
-        simulation.apply(manifest("Web", "shop", replicas=1))
-        simulation.apply(manifest("Web", "other", replicas=1))
-        simulation.run()
-        calls = simulation.calls["shown"]
-        simulation.apply(manifest("Web", "shop", replicas=3))
-        simulation.apply(manifest("Web", "other", replicas=2))
-        simulation.run()
-        assert simulation.level("size", "default", "shop").status == "drifting"
-        assert simulation.calls["shown"] == calls
-        simulation.apply(manifest("Web", "shop", replicas=2))
-        simulation.run()
-        assert simulation.calls["shown"] == calls + 1
-        assert simulation.level("shown", "default", "board").actual == {"webs/odd": "drifting"}
-
-
 def test_a_class_and_a_name_give_levels_of_the_own_operator_and_of_the_other() -> None:
     op = Operator("boards")
 

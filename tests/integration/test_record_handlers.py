@@ -421,25 +421,6 @@ async def test_an_object_that_is_asked_for_while_its_call_runs_is_tried_at_once_
         assert len(told.retries) > 3
 
 
-def test_in_a_simulation_they_are_called_through_and_tried_again_in_its_time() -> None:
-    told = Told()
-    with Simulation(told.op) as simulation:
-        simulation.call_through(told.record)
-        simulation.apply(shop("a", replicas=1))
-        simulation.run()
-        told.failing["a"] = ValueError("busy")
-        simulation.apply(shop("a", replicas=2))
-        simulation.apply(shop("a", replicas=3))
-        simulation.advance(MINUTE)
-        assert told.records["a"] == [1]
-        assert told.retries == [0, 0, 1, 2, 3, 4, 5]
-        told.failing.clear()
-        simulation.delete(Web, "a")
-        simulation.advance(MINUTE)
-        assert told.records["a"] == [1, 2, 3, "deleted"]
-        assert told.others == []
-
-
 @pytest.mark.parametrize(("delay", "calls"), [(5, 4), (timedelta.max, 1), (-MINUTE, 20), (timedelta(0), 20)])
 def test_whatever_delay_is_asked_for_the_record_is_tried_again_and_nothing_ends(delay: Any, calls: int) -> None:
     told = Told()

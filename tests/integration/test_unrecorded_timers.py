@@ -528,24 +528,6 @@ async def test_a_call_that_is_asked_for_is_told_of_once_and_made_after_the_one_t
         assert called.retries == [0, 1, 2]
 
 
-def test_in_a_simulation_they_are_called_through_in_its_time() -> None:
-    called = Called()
-    with Simulation(called.op) as simulation:
-        simulation.call_through(called.tick)
-        simulation.apply(shop("a"))
-        simulation.advance(timedelta(seconds=150))
-        assert simulation.calls["tick"] == len(called.calls) == 3
-        called.failing["a"] = ValueError("busy")
-        simulation.advance(timedelta(seconds=40))
-        assert called.retries[3:] == [0, 1, 2, 3]
-        called.failing.clear()
-        simulation.advance(MINUTE)
-        simulation.delete(Web, "a")
-        simulation.advance(timedelta(hours=1))
-        created = called.calls[0][1]
-        assert [(due - created) // MINUTE for _, due in called.calls] == [0, 1, 2, 3, 4]
-
-
 def test_a_plain_function_of_a_plain_object_is_called_too_and_none_unless_it_is_called_through() -> None:
     op = Operator("webs")
     names: list[str] = []
