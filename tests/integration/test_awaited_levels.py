@@ -117,7 +117,7 @@ def test_changes_of_a_level_are_how_it_stands_and_then_each_other_way() -> None:
     async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
         async for level_status in daemon.level(size).changes():
             told.append(level_status and (level_status.status, dict(level_status.drift)))  # noqa: PERF401 - told at once
-        told.append(daemon.reason)
+        told.extend((daemon.reason, await daemon.level(size).until(lambda level: True)))  # it has to end already
 
     with simulated(op, web(), through=[follow]) as simulation:
         assert told == [("in_sync", {})]
@@ -136,23 +136,7 @@ def test_changes_of_a_level_are_how_it_stands_and_then_each_other_way() -> None:
         assert told[3:] == [("in_sync", {})]
         simulation.delete(Web, "shop")
         simulation.run()
-        assert told[4:] == ["unwanted"]
-
-
-def test_a_wait_for_a_level_ends_with_the_daemon() -> None:
-    op, size = sized()
-    told: list[Any] = []
-
-    @op.daemon(grace=timedelta(seconds=1))
-    async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
-        told.append(await daemon.level(size).until(lambda level: level.status == "failed"))
-        told.append(await daemon.level(size).until(lambda level: True))  # it has to end already
-
-    with simulated(op, web(), through=[follow]) as simulation:
-        assert told == []
-        simulation.delete(Web, "shop")
-        simulation.run()
-        assert told == [None, None]
+        assert told[4:] == ["unwanted", None]
 
 
 def test_a_level_that_a_daemon_cannot_wait_for_is_refused_with_a_sentence() -> None:
@@ -271,22 +255,35 @@ async def apart(
                         await database.close()
 
 
-async def test_a_level_is_seen_at_once_where_processor_and_actuator_are_apart(
+async def test_levels_and_objects_are_seen_at_once_where_processor_and_actuator_are_apart(
     nats_server: NatsServer, database_url: str, tmp_path: Path
 ) -> None:
-    told = Told()
+    told, images = Told(), list[str]()
+
+    @told.op.daemon(when=lambda web: web.metadata.name == "shop")
+    async def watch(web: Web, daemon: Daemon[Web, None]) -> None:
+        async for shown in daemon.changes():
+            images.append(shown.spec.image)
+        images.append(str(daemon.reason))
+
+    async def until_last(wanted: str) -> None:
+        await until(lambda: images[-1:] == [wanted], f"{wanted} after {images}")
+
     async with apart(nats_server.url, database_url, tmp_path, told, replace(QUICK, resync=NEVER)) as stack:
         shop = seen_web("shop", 1)
         await stack.listed(shop, seen_web("cart", 2), version=3, of=[WEBS])
         await told.until("shop", "in_sync")
         await told.until("cart", "in_sync")
+        await until_last("a")
         await stack.tell(seen_web("shop", 4, replicas=2))
         await told.until("shop", "in_sync", "drifting")
         await stack.tell(seen_web("shop", 5))
         await told.until("shop", "drifting", "in_sync")
         await stack.tell(seen_web("shop", 6, image="none"))
         await told.until("shop", "in_sync", None)
+        await until_last("none")
         await stack.tell(deleted(shop, 7))
+        await until_last("unwanted")
         assert told.statuses["cart"][-1] == "in_sync"
 
 
@@ -307,31 +304,6 @@ async def test_a_level_that_other_code_has_not_is_gone_at_once(
         await stack.tell(*meanwhile)
         stack.start()
         await told.until("shop", "in_sync", None)
-
-
-async def test_an_object_is_seen_at_once_where_processor_and_actuator_are_apart(
-    nats_server: NatsServer, database_url: str, tmp_path: Path
-) -> None:
-    told = Told()
-    images: list[str] = []
-
-    @told.op.daemon
-    async def watch(web: Web, daemon: Daemon[Web, None]) -> None:
-        async for shown in daemon.changes():
-            images.append(shown.spec.image)  # noqa: PERF401 - as each comes
-        images.append(str(daemon.reason))
-
-    async def until_last(wanted: str) -> None:
-        await until(lambda: images[-1:] == [wanted], f"{wanted} after {images}")
-
-    async with apart(nats_server.url, database_url, tmp_path, told, replace(QUICK, resync=NEVER)) as stack:
-        shop = seen_web("shop", 1)
-        await stack.listed(shop, version=3, of=[WEBS])
-        await until_last("a")
-        await stack.tell(seen_web("shop", 4, image="b"))
-        await until_last("b")
-        await stack.tell(deleted(shop, 7))
-        await until_last("unwanted")
 
 
 async def test_a_level_whose_notification_was_lost_is_seen_by_the_resync(

@@ -133,22 +133,6 @@ async def test_it_is_gone_after_its_parent_was_killed(tmp_path: Path) -> None:
         await ends(server)
 
 
-async def test_it_is_gone_after_an_error_in_its_parent(tmp_path: Path) -> None:
-    data = DataDir(tmp_path / "data")
-    url = ""
-
-    async def fail() -> None:
-        nonlocal url
-        with data.claim() as lock:
-            async with EmbeddedNats(data, lock) as server:
-                url = server.url
-                raise RuntimeError("in between")
-
-    with pytest.raises(RuntimeError, match="in between"):
-        await fail()
-    assert not is_listening(int(url.rpartition(":")[2]))
-
-
 async def test_it_is_gone_after_its_stop_was_cancelled(tmp_path: Path) -> None:
     data = DataDir(tmp_path)
     with data.claim() as lock:
@@ -217,18 +201,6 @@ async def test_when_it_cannot_start_its_last_words_are_told(tmp_path: Path) -> N
         with pytest.raises(Unavailable, match=r"did not start: it ended with status 1: Can't start JetStream: "):
             async with EmbeddedNats(data, lock):
                 pass
-
-
-async def test_a_directory_in_use_is_refused_with_the_pid_of_its_user(tmp_path: Path) -> None:
-    process, _ = await holder(tmp_path / "data")
-    try:
-        with (
-            pytest.raises(ConfigurationError, match=rf"is in use by another process \(pid {process.pid}\)"),
-            DataDir(tmp_path / "data").claim(),
-        ):
-            pass
-    finally:
-        process.stop()
 
 
 async def test_a_directory_stays_claimed_as_long_as_its_server_runs(

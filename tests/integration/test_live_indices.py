@@ -1,5 +1,4 @@
 import asyncio
-from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
@@ -74,28 +73,6 @@ async def test_the_whole_of_an_index_is_read_again_only_after_a_change(
             of("uid-shop"): (("shop-0", "b"),),
             of("uid-other"): (("other-0", "a"),),
         }
-
-
-async def test_a_condition_that_a_fold_of_this_process_fulfils_is_seen_without_notification_or_resync(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
-        stack.on_keys = live.tell
-        await stack.folded(await _started(stack))
-        seen: list[Collection[Picture]] = []
-
-        def has_two(values: Collection[Picture]) -> bool:
-            seen.append(values)
-            return len(values) == 2
-
-        waiting = asyncio.create_task(images(live).until(of("uid-shop"), has_two))
-        await is_waiting(live, 1)
-        await stack.folded(await stack.tell(pod("shop-0", 3, owner="uid-shop")))
-        await stack.folded(await stack.tell(pod("shop-1", 4, owner="uid-shop")))
-        async with asyncio.timeout(DEADLINE):
-            assert await waiting == (("shop-0", "a"), ("shop-1", "a"))
-        assert seen[0] == ()
-        assert seen[-1] == (("shop-0", "a"), ("shop-1", "a"))
 
 
 async def test_what_another_processor_folds_is_told_by_its_notification(

@@ -118,7 +118,7 @@ async def scraped_in_sync(running: Running, levels: int) -> Scraped:
     return found[0]
 
 
-async def test_a_change_with_its_writes_moves_what_counts_and_times_it_by_labels_that_name_no_object(
+async def test_a_change_and_what_undoes_it_move_what_counts_and_times_them_by_labels_that_name_no_object(
     sandbox: Sandbox, running: Running
 ) -> None:
     before = await scraped_in_sync(running, 0)
@@ -161,12 +161,15 @@ async def test_a_change_with_its_writes_moves_what_counts_and_times_it_by_labels
     assert after.value("process_resident_memory_bytes") > 0
     assert {name: labels for name, labels in after.labels.items() if name in KNOWN} == KNOWN
     assert after.types["controller_runtime_reconcile_time_seconds"] == "histogram"
-    assert "shop" not in (await (await Listener.of(running)).asks("/metrics")).text
-
-
-async def test_what_somebody_undoes_is_counted(sandbox: Sandbox, levelog: Levelog, running: Running) -> None:
-    sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
-    await levelog.in_sync()
+    listener = await Listener.of(running)
+    for accepts in ("", "text/plain;version=1.0.0", "application/openmetrics-text;version=1.0.0"):
+        told = await listener.asks("/metrics", accepts=accepts)
+        assert (told.status, told.text.endswith("# EOF\n"), "shop" in told.text) == (
+            200,
+            "openmetrics" in accepts,
+            False,
+        )
+    assert (await listener.asks("/debug"))[:2] == (404, "there is /healthz, /readyz, /metrics\n")
     for times in (0, 1, 2):  # the first deletion leaves a state that nothing was written for
         sandbox.user.delete("pods", "shop-1")
 
@@ -228,13 +231,3 @@ async def test_calls_of_each_kind_are_counted_by_what_came_of_them_and_objects_t
         (tmp_path / "ledger").touch()
         await until(is_through, "nothing held", pause=0.2)
         assert (await scrape(calling)).total("levelog_writes_total") == 0
-
-
-async def test_a_scrape_is_answered_in_the_form_that_it_asks_for_and_another_path_names_those_that_there_are(
-    running: Running,
-) -> None:
-    listener = await Listener.of(running)
-    for accepts in ("", "text/plain;version=1.0.0", "application/openmetrics-text;version=1.0.0"):
-        told = await listener.asks("/metrics", accepts=accepts)
-        assert (told.status, told.text.endswith("# EOF\n")) == (200, "openmetrics" in accepts)
-    assert (await listener.asks("/debug"))[:2] == (404, "there is /healthz, /readyz, /metrics\n")

@@ -87,7 +87,7 @@ async def test_broken_code_is_told_once_and_the_code_before_it_runs_on_until_it_
         assert await running.stops() == 0
 
 
-async def test_broken_at_first_it_waits_and_what_ends_by_itself_starts_at_the_next_change(
+async def test_broken_at_first_it_waits_what_ends_starts_at_the_next_change_and_killed_it_leaves_nothing_running(
     sandbox: Sandbox, levelog: Levelog
 ) -> None:
     file = levelog.folder / "webs.py"
@@ -101,7 +101,9 @@ async def test_broken_at_first_it_waits_and_what_ends_by_itself_starts_at_the_ne
         file.write_text(WEBS_FILE.read_text())
         await levelog.in_sync()
         assert count(running, "ended with status") == 1
-        assert await running.stops() == 0
+        nats = int((levelog.data / "nats.url").read_text().rpartition(":")[2])
+        os.kill(running.pid, signal.SIGKILL)
+        await until(lambda: not is_listening(nats), "the end of the application and its servers", seconds=30)
 
 
 @pytest.mark.long  # until its time is up
@@ -116,17 +118,6 @@ async def test_code_that_does_not_come_to_an_end_as_it_is_loaded_is_left_for_new
         await running.says("waits for a change")
         file.write_text(WEBS_FILE.read_text())
         await levelog.in_sync()
-
-
-async def test_killed_it_leaves_nothing_running(sandbox: Sandbox, levelog: Levelog) -> None:
-    (levelog.folder / "webs.py").write_text(WEBS_FILE.read_text())
-    running = levelog.start("run", "webs.py", "--reload")
-    try:
-        await levelog.in_sync()
-        nats = int((levelog.data / "nats.url").read_text().rpartition(":")[2])
-    finally:
-        os.kill(running.pid, signal.SIGKILL)
-    await until(lambda: not is_listening(nats), "the end of the application and its servers", seconds=30)
 
 
 async def test_processes_of_their_own_start_anew_together(

@@ -35,6 +35,7 @@ async def test_an_application_is_not_made_beside_another_unless_that_is_said(tmp
         await define_webs(sandbox)
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
         levelog.env["LEVELOG_DATABASE_URL"] = postgres_url
+        await runs(levelog, "--application", "pages")  # on any cluster
         said = await levelog.refused("run", WEBS_FILE, status=2)
         assert "holds application pages" in said
         assert said.endswith("give webs a database of its own, or, if they trust each other, --shared-database")
@@ -49,15 +50,6 @@ async def test_an_application_is_not_made_beside_another_unless_that_is_said(tmp
         )
         examined = await levelog.ends("doctor", WEBS_FILE, "--shared-database")
         assert "holds applications" not in examined.stdout
-
-
-async def test_a_database_with_one_application_takes_it_on_any_cluster(tmp_path: Path, postgres_url: str) -> None:
-    await with_pages(postgres_url)
-    async with Sandbox() as sandbox:
-        await define_webs(sandbox)
-        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-        levelog.env["LEVELOG_DATABASE_URL"] = postgres_url
-        await runs(levelog, "--application", "pages")
 
 
 async def test_a_file_of_sqlite_takes_several(tmp_path: Path) -> None:
