@@ -18,8 +18,6 @@ import yaml
 
 from levelog_sandbox import Denial, Sandbox
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, sandbox_of_shop
-from rigs.logs import forget_leases
-from rigs.nats import NatsServer
 from rigs.ports import is_listening
 from rigs.preloaded import PROGRAM
 from rigs.waiting import until
@@ -203,41 +201,6 @@ async def test_new_record_handlers_begin_where_the_command_says(sandbox: Sandbox
     assert re.fullmatch(r"--events-from 99999: the log ends at record \d+", sentence)
     with levelog.start("run", "telling.py", "--events-from", "1h"):
         await until(lambda: told.exists() and "noted" in told.read_text(), "the record from before")
-
-
-async def test_each_part_as_a_process_of_its_own(
-    sandbox: Sandbox, levelog: Levelog, nats_server: NatsServer, postgres_url: str
-) -> None:
-    shared = {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": postgres_url}
-    levelog.env |= shared
-    assert (await levelog.ends("migrate")).status == 0
-    # In the order in which nothing is there yet that they need.
-    actuator = levelog.start("actuate", WEBS_FILE)
-    processors = [levelog.start("process", WEBS_FILE, env={"KUBECONFIG": ""}) for _ in range(2)]
-    ingest = standby = None
-    try:
-        for waiting in (actuator, *processors):
-            await waiting.says("waits for the log")
-        ingest = levelog.start("ingest", WEBS_FILE, env={"LEVELOG_DATABASE_URL": ""})
-        await ingest.says("leads: does ingest")
-        standby = levelog.start("ingest", WEBS_FILE)
-        await standby.says("stands by: ", f"-{ingest.pid}-", " does ingest")
-        await levelog.in_sync()
-        assert pods(sandbox) == ["shop-0", "shop-1", "shop-2"]
-        for processor in processors:
-            await processor.says("owns 8 of 16 partitions")
-        assert f"-{ingest.pid}-" in (await levelog.ends("doctor", WEBS_FILE)).stdout
-        ingest.kill()
-        sandbox.user.delete("pods", "shop-1")  # while nobody watches
-        await forget_leases(nats_server)
-        await standby.says("leads: does ingest")
-        await levelog.in_sync(2)
-        assert not levelog.data.exists()
-        assert [await process.stops() for process in (standby, *processors, actuator)] == [0, 0, 0, 0]
-    finally:
-        for process in (ingest, standby, *processors, actuator):
-            if process is not None:
-                process.kill()
 
 
 async def test_a_processor_does_not_load_the_kubernetes_client() -> None:

@@ -196,46 +196,27 @@ def test_what_the_filters_leave_out_is_not_held() -> None:
         assert told == [], "the last state of neither fits"
 
 
-def check_what_is_left_is_taken_off(op: Operator, *functions: Callable[..., Any]) -> None:
-    with Simulation(op) as simulation:
-        simulation.call_through(*functions)
-        simulation.apply(web(finalizers=(FINALIZER, "levelog/others")))
-        simulation.apply(web("plain"))
-        simulation.delete(Web, "shop")
-        simulation.run()
-        assert finalizers(simulation) == {"plain": [], "shop": ["levelog/others"]}
-        with pytest.raises(KeyError):
-            simulation.level("webs_finalizer", "default", "plain")
+@pytest.mark.parametrize(("has_handler", "is_released"), [(True, False), (False, True), (True, True)])
+def test_what_is_left_is_taken_off_a_class_that_no_handler_holds_up_any_more(
+    *, has_handler: bool, is_released: bool
+) -> None:
+    op, told = Operator("webs"), list[str]()
 
-
-def test_a_finalizer_of_a_handler_that_was_removed_is_taken_off() -> None:
-    op = Operator("webs")
-
-    @op.on.create
-    def provision(web: Web) -> None:
-        """Nothing holds the end up any more."""
-
-    check_what_is_left_is_taken_off(op, provision)
-
-
-def test_a_class_that_no_handler_is_left_for_is_released() -> None:
-    op = Operator("webs")
-    op.remove_finalizer(Web)
-    check_what_is_left_is_taken_off(op)
-
-
-def test_a_class_is_released_beside_handlers_that_hold_nothing_up() -> None:
-    op = Operator("webs")
-    told: list[str] = []
-
-    @op.on.create
     def provision(web: Web) -> None:
         told.append(web.metadata.name)
 
-    op.remove_finalizer(Web)
-    with simulated(op, web(finalizers=(FINALIZER,)), through=[provision]) as simulation:
-        assert finalizers(simulation) == {"shop": []}
-        assert told == ["shop"]
+    if has_handler:
+        op.on.create(provision)
+    if is_released:
+        op.remove_finalizer(Web)
+    left = web(finalizers=(FINALIZER, "levelog/others"))
+    with simulated(op, left, web("plain"), through=[provision] * has_handler) as simulation:
+        simulation.delete(Web, "shop")
+        simulation.run()
+        assert finalizers(simulation) == {"plain": [], "shop": ["levelog/others"]}
+        assert sorted(told) == ["plain", "shop"] * has_handler
+        with pytest.raises(KeyError):
+            simulation.level("webs_finalizer", "default", "plain")
 
 
 STEPS = st.lists(st.sampled_from(["apply", "delete", "run", "minute", "fail", "mend", "strip"]), max_size=12)

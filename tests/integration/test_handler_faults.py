@@ -13,7 +13,7 @@ import pytest
 
 from levelog import Index, Intent, Level, Operator, Resource, Struct, apply
 from levelog.testing import Simulation
-from rigs.kinds import ConfigMap
+from rigs.kinds import ConfigMap, manifest
 from rigs.simulated import simulated
 
 SHORT = timedelta(milliseconds=100)
@@ -30,17 +30,11 @@ class Web(Resource, group="example.com", version="v1", plural="webs"):
 
 
 def web(name: str, does: str = "") -> dict[str, Any]:
-    return {
-        "apiVersion": "example.com/v1",
-        "kind": "Web",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"does": does},
-    }
+    return manifest("Web", name, does=does)
 
 
 def config(web: Web) -> Intent:
-    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": web.metadata.name}}
-    return apply(manifest)
+    return apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": web.metadata.name}})
 
 
 def misbehave(does: str) -> Any:

@@ -108,6 +108,7 @@ async def test_each_process_is_ready_once_its_role_can_be_done(
             for process in processes:
                 await (await Listener.of(process)).is_ready()
             assert [await process.stops() for process in processes] == [0, 0, 0, 0]
+            assert not levelog.data.exists()
         finally:
             for process in processes:
                 process.kill()

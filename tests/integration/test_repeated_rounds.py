@@ -5,8 +5,9 @@ from datetime import timedelta
 
 from msgspec import field
 
-from levelog import Index, Intent, Level, Operator, Resource, Struct, apply, delete
+from levelog import Index, Intent, Level, Manifest, Operator, Resource, Struct, apply, delete
 from levelog.testing import Simulation
+from rigs.kinds import manifest
 from rigs.simulated import simulated
 
 
@@ -20,6 +21,11 @@ class Shop(Resource, group="example.com", version="v1", plural="shops"):
 
 class ConfigMap(Resource, version="v1", plural="configmaps"):
     data: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def config_map(name: str, shop: Shop) -> Manifest:
+    metadata = {"name": name}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"colour": shop.spec.colour}}
 
 
 op = Operator("shops")
@@ -37,17 +43,11 @@ def painted(shop: Shop, colours: Index[str, str]) -> Level[str]:
 
 @op.reconcile(painted, writes={ConfigMap: ["apply"]})
 def paint(shop: Shop) -> Iterator[Intent]:
-    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": shop.metadata.name}}
-    yield apply(manifest | {"data": {"colour": shop.spec.colour}}, force=True)
+    yield apply(config_map(shop.metadata.name, shop), force=True)
 
 
-def shop(colour: str) -> dict[str, object]:
-    return {
-        "apiVersion": "example.com/v1",
-        "kind": "Shop",
-        "metadata": {"name": "corner", "namespace": "default"},
-        "spec": {"colour": colour},
-    }
+def shop(colour: str, name: str = "corner") -> Manifest:
+    return manifest("Shop", name, colour=colour)
 
 
 def undo(simulation: Simulation, colour: str = "grey") -> None:
@@ -127,12 +127,11 @@ def test_two_levels_of_one_operator_that_undo_each_other_are_told_of_each_other(
 
     @op.reconcile(dressed, writes={ConfigMap: ["apply"]})
     def dress(shop: Shop) -> Iterator[Intent]:
-        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "window"}}
-        yield apply(manifest | {"data": {"colour": shop.spec.colour}}, owned=False)
+        yield apply(config_map("window", shop), owned=False)
 
     with Simulation(op) as simulation:
         for name, colour in (("corner", "red"), ("market", "blue")):
-            simulation.apply({**shop(colour), "metadata": {"name": name, "namespace": "default"}})
+            simulation.apply(shop(colour, name))
         simulation.run()
         reasons = [simulation.level("dressed", "default", name).reason for name in ("corner", "market")]
         told = "another write of levelog-shops itself: `levelog why configmaps/default/window` shows both"
@@ -165,8 +164,7 @@ def test_two_wishes_that_take_turns_are_each_written_at_once_though_neither_come
 
     @op.reconcile(signed, writes={ConfigMap: ["apply"]})
     def sign(shop: Shop) -> Iterator[Intent]:
-        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": shop.metadata.name}}
-        yield apply(manifest | {"data": {"colour": shop.spec.colour}})
+        yield apply(config_map(shop.metadata.name, shop))
 
     with simulated(op, shop("red")) as simulation:
         for number in range(10):

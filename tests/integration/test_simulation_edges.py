@@ -9,6 +9,7 @@ import pytest
 
 from levelog import Intent, Level, LevelogError, Manifest, Operator, Resource, Struct, apply, delete
 from levelog.testing import Simulation, StatusError
+from rigs.kinds import manifest
 from rigs.typed import ConfigMap
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -73,12 +74,7 @@ def config(name: str, **data: str) -> dict[str, Any]:
 
 
 def lease(name: str = "a", *, seconds: int = 10) -> dict[str, Any]:
-    return {
-        "apiVersion": "example.com/v1",
-        "kind": "Lease",
-        "metadata": {"name": name},
-        "spec": {"seconds": seconds},
-    }
+    return manifest("Lease", name, seconds=seconds)
 
 
 def test_time_stops_at_each_moment_at_which_something_is_due() -> None:

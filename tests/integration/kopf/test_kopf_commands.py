@@ -117,35 +117,17 @@ def ticks(retry, **_):
         assert re.search(r"^shops/waits +\d+ +0 +0 +0 +0$", replayed, re.MULTILINE), replayed
 
 
-async def test_what_is_returned_is_written_where_the_status_is_no_subresource(tmp_path: Path) -> None:
-    source = """
-@kopf.on.create("example.com", "v1", "stores")
-@kopf.on.update("example.com", "v1", "stores")
-def kept(patch, spec, **_):
-    tell("kept", spec.get("size"))
-    patch.status["size"] = spec.get("size")
-    return 1
-"""
-    async with rival("levelog", tmp_path, source) as one:
-        await define(one.sandbox, definition("Store", has_status=False))
-        for size in (1, 2):
-            one.sandbox.user.apply(manifest("Store", "a", size=size))
-            await one.tells("kept", size)
-
-            async def is_written(size: int = size) -> bool:
-                return one.sandbox.user.get("stores.example.com", "a").get("status") == {"kept": 1, "size": size}
-
-            await until(is_written, "the status")
-
-
-async def test_a_custom_resource_without_namespaces_is_handled_as_the_api_serves_it(tmp_path: Path) -> None:
+async def test_a_custom_resource_without_namespaces_and_status_subresource_is_handled_as_the_api_serves_it(
+    tmp_path: Path,
+) -> None:
     source = """
 @kopf.on.create("example.com", "v1", "stores")
 @kopf.on.update("example.com", "v1", "stores")
 def kept(namespace, patch, spec, **_):
     tell("kept", namespace, spec["size"])
     patch.spec["seen"] = True
-    return spec["size"]
+    patch.status["size"] = spec["size"]
+    return 1
 
 
 @kopf.on.delete("example.com", "v1", "stores")
@@ -153,16 +135,17 @@ def gone(name, **_):
     tell("gone", name)
 """
     async with rival("levelog", tmp_path, source) as one:
-        await define(one.sandbox, definition("Store", scope="Cluster"))
-        store = {"apiVersion": "example.com/v1", "kind": "Store", "metadata": {"name": "a"}, "spec": {"size": 1}}
-        one.sandbox.user.create(store)
-        await one.tells("kept", None, 1)
+        await define(one.sandbox, definition("Store", scope="Cluster", has_status=False))
+        for size in (1, 2):
+            store = {"apiVersion": "example.com/v1", "kind": "Store", "metadata": {"name": "a"}, "spec": {"size": size}}
+            one.sandbox.user.apply(store)
+            await one.tells("kept", None, size)
 
-        async def is_written() -> bool:
-            found = one.sandbox.user.get("stores.example.com", "a")
-            return bool((found["spec"].get("seen"), found.get("status")) == (True, {"kept": 1}))
+            async def is_written(size: int = size) -> bool:
+                found = one.sandbox.user.get("stores.example.com", "a")
+                return bool(found["spec"].get("seen") and found.get("status") == {"kept": 1, "size": size})
 
-        await until(is_written, "the patch of an object without a namespace")
+            await until(is_written, "the patch of an object without a namespace")
         one.sandbox.user.delete("stores.example.com", "a")
         await one.tells("gone", "a")
 

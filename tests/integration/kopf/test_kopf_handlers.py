@@ -344,9 +344,11 @@ def test_handlers_are_given_the_resource_that_they_are_for(tmp_path: Path) -> No
         told.append((resource.name, resource.api_version, resource.kind, resource.singular, resource.namespaced))
         assert not (resource.shortcuts or resource.categories or resource.verbs)
 
-    @kopf.on.create("namespaces", labels={"a": "b"})
-    def grown(resource, **_):
-        told.append((resource.name, resource.api_version, resource.namespaced))
+    class Handlers:
+        @staticmethod
+        @kopf.on.create("namespaces", labels={"a": "b"})
+        def grown(resource, namespace, body, **_):
+            told.append((resource.name, resource.api_version, resource.namespaced, namespace, body.metadata.namespace))
     """
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == [("shops.example.com", "example.com/v1", "Shop", "shop", None)]
@@ -354,7 +356,7 @@ def test_handlers_are_given_the_resource_that_they_are_for(tmp_path: Path) -> No
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"a": "b"}}}
         )
         kopf.simulation.run()
-        assert kopf.told() == [("namespaces", "v1", False)]
+        assert kopf.told() == [("namespaces", "v1", False, None, None)]
 
 
 def test_one_function_may_handle_several_changes_and_resources(tmp_path: Path) -> None:

@@ -12,13 +12,10 @@ import pytest
 
 from levelog import Operator
 from levelog.compat.kopf.given import memos
-from levelog.compat.kopf.kopftargets import target
 from levelog_base.errors import HookFailed
 from levelog_processors.hooks import Lifecycle
 from levelog_processors.program import Program
-from rigs.kopffiles import Shop, kopf_run, load_kopf
-
-Namespace = target("tests", ("namespaces",), {})
+from rigs.kopffiles import kopf_run, load_kopf
 
 
 def test_a_sharp_timer_keeps_its_grid_and_an_idle_one_waits_for_calm(tmp_path: Path) -> None:
@@ -59,21 +56,6 @@ def test_what_fits_for_the_first_time_is_new_to_a_handler(tmp_path: Path) -> Non
         assert kopf.apply(size=1) == ["known"]
         assert kopf.apply(metadata={"labels": {"a": "b"}}, size=1) == ["create"]
         assert kopf.apply(metadata={"labels": {"a": "b"}}, size=2) == ["update"]
-
-
-def test_resources_without_namespaces_and_static_methods_have_handlers(tmp_path: Path) -> None:
-    source = """
-    class Handlers:
-        @staticmethod
-        @kopf.on.create("v1", "namespaces", labels={"a": "b"})
-        def made(name, namespace, body, **_):
-            told.append((name, namespace, body.metadata.namespace))
-    """
-    with kopf_run(tmp_path, source) as kopf:
-        metadata = {"name": "team", "labels": {"a": "b"}}
-        kopf.simulation.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        kopf.simulation.run()
-        assert kopf.told() == [("team", None, None)]
 
 
 def test_memos_of_objects_begin_with_that_of_the_operator_and_are_their_own(tmp_path: Path) -> None:
@@ -183,28 +165,15 @@ def told_of(operator: Operator) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", ["async def", "def"])
-def test_a_start_up_handler_that_wants_to_end_its_process_fails_as_one_that_raises(tmp_path: Path, kind: str) -> None:
+def test_a_hook_that_wants_to_end_its_process_fails_as_one_that_raises_and_keeps_no_clean_up_from_running(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
     source = f"""
     import sys
 
     @kopf.on.startup()
     {kind} begin(**_):
         sys.exit(3)
-
-    @kopf.on.create("example.com", "v1", "shops")
-    def made(**_):
-        pass
-    """
-    with pytest.raises(HookFailed, match=r"startup hook begin of operator shops failed: called sys\.exit\(3\)"):
-        begin_and_end(load_kopf(tmp_path, source))
-
-
-@pytest.mark.parametrize("kind", ["async def", "def"])
-def test_a_clean_up_handler_that_wants_to_end_its_process_keeps_no_other_from_running(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
-) -> None:
-    source = f"""
-    import sys
 
     @kopf.on.cleanup()
     {kind} leave(**_):
@@ -219,7 +188,8 @@ def test_a_clean_up_handler_that_wants_to_end_its_process_keeps_no_other_from_ru
         pass
     """
     operator = load_kopf(tmp_path, source)
-    begin_and_end(operator)
+    with pytest.raises(HookFailed, match=r"startup hook begin of operator shops failed: called sys\.exit\(3\)"):
+        begin_and_end(operator)
     assert told_of(operator) == ["closed"]
     assert "cleanup hook leave failed for shops: called sys.exit(3)" in caplog.text
 
@@ -277,17 +247,3 @@ def test_async_functions_run_in_the_loop_and_plain_ones_in_threads(tmp_path: Pat
         one, two = sorted(kopf.apply())
         assert (one[:2], two[:2]) == (("one", True), ("two", True))
         assert one[2] != two[2] == "levelog function"
-
-
-def test_an_object_that_is_made_again_is_new(tmp_path: Path) -> None:
-    source = """
-    @kopf.on.create("example.com", "v1", "shops")
-    def made(uid, **_):
-        told.append(uid)
-    """
-    with kopf_run(tmp_path, source) as kopf:
-        [first] = kopf.apply()
-        kopf.delete()
-        [second] = kopf.apply()
-        assert first != second
-        assert [each["metadata"]["uid"] for each in kopf.simulation.objects(Shop)] == [second]
