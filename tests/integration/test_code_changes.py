@@ -1,13 +1,11 @@
 """Changed code: what it changes is computed anew from the tables, and the rest goes on."""
 
-import asyncio
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from levelog.operator import Operator
-from levelog_log.notifications import Topic
 from levelog_processors.engine import Engine
 from levelog_processors.tables import SqlTables
 from levelog_store.look.levelpages import read_level_lines
@@ -27,7 +25,6 @@ from rigs.leasing import processor
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.versions import Versions, calls_of
-from rigs.waiting import until
 from rigs.webs import NOON, pod, web
 
 UPPER = ("yield owner, pod.spec.containers[0].image", "yield owner, pod.spec.containers[0].image.upper()")
@@ -46,19 +43,6 @@ def summed(web: Web, levels: Levels) -> Level[list[str]]:
 def counted(""",
 )
 """A view that is given the levels of the others."""
-FOLLOWED = (
-    "@op.view\ndef counted(",
-    """
-from levelog import LiveIndex, Owner
-
-@op.on.startup
-async def follow(images: LiveIndex[Owner, str]) -> None:
-    pass
-
-@op.view
-def counted(""",
-)
-"""A hook that reads an index live."""
 
 
 @pytest.fixture
@@ -181,33 +165,6 @@ async def test_who_waits_for_a_level_that_comes_to_the_same_is_decided_on_after_
         processor = stack.start()
         await stack.folded(last)
         assert processor.calls.functions == {"webs/pictures": 3, "webs/summed": 3}
-
-
-async def test_processes_are_notified_once_nobody_takes_levels_for_unknown_any_more(
-    case: Case, versions: Versions
-) -> None:
-    await case.begin(versions.load())
-    async with case.running(versions.load(REVERSED)) as stack:
-        listener = stack.notifier.listen(Topic.LEVELS)
-        stack.start()
-        async with asyncio.timeout(30):
-            while not await listener.wait(timedelta(minutes=1)) or await stack.rows(backfills):
-                pass
-
-
-async def test_processes_are_notified_too_if_the_change_of_an_index_that_is_followed_writes_it(
-    case: Case, versions: Versions
-) -> None:
-    await case.begin(versions.load(FOLLOWED))
-    async with case.running(versions.load(FOLLOWED, REVERSED)) as stack:
-        processor = stack.start(writes_after=timedelta(hours=1))
-        await until(lambda: processor.calls.functions == {"webs/pictures": 3}, "what the changed view comes to")
-        listener = stack.notifier.listen(Topic.LEVELS)
-        assert await stack.rows(backfills)
-        await stack.tell(pod("lost-0", 20_000, owner="uid-lost"))
-        async with asyncio.timeout(30):
-            while not await listener.wait(timedelta(minutes=1)) or await stack.rows(backfills):
-                pass
 
 
 async def test_levels_that_a_killed_processor_has_not_come_to_are_decided_on_by_the_next(

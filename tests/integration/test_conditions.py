@@ -14,7 +14,7 @@ from levelog.conditions import MOST_MESSAGE, Condition
 from levelog.daemons import Daemon
 from levelog.levels import Levels
 from levelog.testing import Simulation
-from rigs.kinds import Pod
+from rigs.kinds import Pod, web
 from rigs.run.examples import examples
 from rigs.simulated import simulated
 from rigs.typed import Web
@@ -57,15 +57,6 @@ def made(*, conditions: bool = True, events: bool = True) -> Operator:
     if conditions:
         op.conditions(Web, events=events)
     return op
-
-
-def web(name: str = "shop", *, replicas: int = 1, generation: int = 1) -> dict[str, Any]:
-    return {
-        "apiVersion": "example.com/v1",
-        "kind": "Web",
-        "metadata": {"name": name, "namespace": "default", "generation": generation},
-        "spec": {"replicas": replicas},
-    }
 
 
 def conditions_of(
@@ -246,7 +237,8 @@ def test_an_object_that_is_being_deleted_is_not_said_to_be_ready_by_views_that_l
     with Simulation(made()) as simulation:
         simulation.refuse(403, target="pods/default/shop-0")
         held = web()
-        simulation.apply({**held, "metadata": {**held["metadata"], "finalizers": ["example.com/another"]}})
+        held["metadata"]["finalizers"] = ["example.com/another"]
+        simulation.apply(held)
         simulation.run()
         assert statuses_of(simulation) == STALLED
         told = conditions_of(simulation)
@@ -277,7 +269,7 @@ def test_an_object_of_another_generation_is_stalled_no_more() -> None:
         simulation.run()
         simulation.advance(timedelta(minutes=5))
         assert statuses_of(simulation) == STALLED
-        simulation.apply(web(replicas=2, generation=2))
+        simulation.apply(web(replicas=2))
         simulation.run()
         simulation.advance(timedelta(seconds=2))
         assert statuses_of(simulation) == RECONCILING

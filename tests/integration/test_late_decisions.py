@@ -8,7 +8,7 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -90,14 +90,6 @@ class Stepped:
                     if (await connection.execute(wakeups.select())).first() is None:
                         return
 
-    @property
-    def next_due(self) -> datetime | None:
-        return self._engine.state.wakes.next_due
-
-    def look_at_clock(self, moment: datetime) -> None:
-        """Let the database tell a time."""
-        self._engine.clock.look(moment)
-
 
 def operator(released: asyncio.Event) -> Operator:
     op = Operator("slow")
@@ -168,22 +160,6 @@ async def test_a_wakeup_that_was_forgotten_and_asked_for_again_is_another_one(st
     await stepped.fold(deleted(shop, 2))
     await stepped.fold(web("shop", 3, image="y", uid="second"))
     assert await stepped.wakeup() != first
-
-
-async def test_due_times_are_made_by_the_clock_that_they_are_compared_with(
-    stepped: Stepped, released: asyncio.Event
-) -> None:
-    """By a clock of its own that is behind, a processor would find its next round due at once, and never pause."""
-    ahead = timedelta(minutes=6)
-    moment = datetime.now(UTC) + ahead
-    stepped.look_at_clock(moment)
-    released.set()
-    await stepped.fold(web("shop", 1, image="nothing to write"))
-    async with asyncio.timeout(60):
-        while (due := stepped.next_due) is None:
-            await asyncio.sleep(0)
-            await stepped.decide()
-    assert due > moment + timedelta(milliseconds=900)
 
 
 class Claimant:

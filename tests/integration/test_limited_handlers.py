@@ -5,8 +5,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from levelog import Operator
 from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
@@ -15,19 +13,10 @@ from levelog_store.look.levelpages import LevelQuery, read_level_lines
 from rigs.crowd import Crowd
 from rigs.kinds import manifest
 from rigs.levelog import Levelog, define_webs
-from rigs.migrated import migrate
 from rigs.nats import NatsServer
 from rigs.together import together
 from rigs.typed import Web
 from rigs.waiting import until
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Both in `make test`: what tells handlers apart is written in SQL."""
-    return (
-        str(request.getfixturevalue("postgres_url")) if request.param == "postgresql" else f"sqlite:///{tmp_path}/a.db"
-    )
 
 
 async def test_each_handler_and_timer_runs_as_often_at_a_time_as_it_says_and_the_others_are_not_held_up(
@@ -54,7 +43,6 @@ async def test_each_handler_and_timer_runs_as_often_at_a_time_as_it_says_and_the
 
     levelog = Levelog(tmp_path)
     levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": database_url, "COLUMNS": "200"}
-    await migrate(database_url)
     async with Sandbox() as sandbox:
         await define_webs(sandbox)
         kubeconfig, name = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("limits")

@@ -36,13 +36,21 @@ async def statuses(stack: Processing) -> dict[str, str]:
     return {row["view"].partition("/")[2]: row["status"] for row in await stack.rows(levels)}
 
 
-async def test_a_view_that_asks_wakes_when_history_is_missed_and_when_it_is_listed_again(
+async def test_a_view_that_asks_wakes_when_history_is_missed_and_listed_again_and_not_for_bookmarks_or_other_lists(
     nats_server: NatsServer, database_url: str
 ) -> None:
     async with Processing(nats_server.url, database_url, [operator()]) as stack:
         processor = await stack.begin(web("shop", 1), version=2)
         assert await statuses(stack) == {"freshness": "in_sync", "others": "in_sync"}
-        await stack.folded(await stack.mark(GapNoted(resource=PODS, reason="410", since=Version(2), time=NOON)))
+        later = NOON + timedelta(minutes=1)
+        await stack.folded(await stack.mark(BookmarkNoted(resource=PODS, version=Version(7), time=later)))
+        heard = {(row["resource"], row["heard_at"]) for row in await stack.rows(syncs)}
+        assert heard == {("pods", later), ("webs.example.com", NOON)}
+        assert len(await stack.rows(syncs)) == 2 * PARTITIONS
+        assert await stack.rows(wakeups) == []
+        await stack.folded(await stack.mark(lists_done(WEBS, 9)[0]))
+        assert processor.calls.functions == {"webs/freshness": 1, "webs/others": 1}
+        await stack.folded(await stack.mark(GapNoted(resource=PODS, reason="410", since=Version(7), time=NOON)))
         assert await statuses(stack) == {"freshness": "drifting", "others": "in_sync"}
         begun, ended = lists_done(PODS, 9)
         await stack.folded(await stack.mark(begun))
@@ -51,13 +59,6 @@ async def test_a_view_that_asks_wakes_when_history_is_missed_and_when_it_is_list
         await stack.folded(await stack.mark(ended))
         assert await statuses(stack) == {"freshness": "in_sync", "others": "in_sync"}
         assert processor.calls.functions == {"webs/freshness": 3, "webs/others": 1}
-
-
-async def test_a_list_of_another_resource_makes_an_index_no_staler(nats_server: NatsServer, database_url: str) -> None:
-    async with Processing(nats_server.url, database_url, [operator()]) as stack:
-        processor = await stack.begin(web("shop", 1), version=2)
-        await stack.folded(await stack.mark(lists_done(WEBS, 9)[0]))
-        assert processor.calls.functions == {"webs/freshness": 1, "webs/others": 1}
 
 
 async def test_an_index_is_not_stale_while_its_objects_are_listed_for_the_first_time(
@@ -69,18 +70,6 @@ async def test_an_index_is_not_stale_while_its_objects_are_listed_for_the_first_
         await stack.begin(web("shop", 1), pod("shop-0", 2), version=2)
         assert [row["key"] for row in await stack.rows(key_versions) if row["index"] == "@contact"] == []
         assert await statuses(stack) == {"freshness": "in_sync", "others": "in_sync"}
-
-
-async def test_a_bookmark_moves_the_last_contact_and_wakes_nobody(nats_server: NatsServer, database_url: str) -> None:
-    async with Processing(nats_server.url, database_url, [operator()]) as stack:
-        processor = await stack.begin(web("shop", 1), version=2)
-        later = NOON + timedelta(minutes=1)
-        await stack.folded(await stack.mark(BookmarkNoted(resource=PODS, version=Version(7), time=later)))
-        heard = {(row["resource"], row["heard_at"]) for row in await stack.rows(syncs)}
-        assert heard == {("pods", later), ("webs.example.com", NOON)}
-        assert len(await stack.rows(syncs)) == 2 * PARTITIONS
-        assert await stack.rows(wakeups) == []
-        assert processor.calls.functions == {"webs/freshness": 1, "webs/others": 1}
 
 
 async def test_levels_say_from_where_to_where_history_is_missing_until_it_is_listed(

@@ -104,16 +104,6 @@ async def test_another_database_is_refused_while_one_is_worked_on(pair: Pair, po
                 await port(other)
 
 
-async def test_a_promotion_is_said(private_postgres: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
-    async with PostgresServer(standby_of=private_postgres.port) as standby:
-        hosts = f"127.0.0.1:{private_postgres.port},127.0.0.1:{standby.port}"
-        async with await Database.open(f"postgresql://postgres@{hosts}/postgres") as database:
-            private_postgres.kill()
-            await standby.execute("SELECT pg_promote()")
-            await works_at(database, standby.port)
-    assert "a standby was promoted, which may lack the newest commits" in caplog.text
-
-
 async def test_decisions_that_a_promotion_lost_are_told(
     private_postgres: PostgresServer, nats_server: NatsServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -139,3 +129,4 @@ async def test_decisions_that_a_promotion_lost_are_told(
         await standby.execute("SELECT pg_promote()")
         await until(lambda: "has lost the decisions on 1 level" in caplog.text, "the decision that was lost")
         assert f"{row['view']} of {row['parent']} (round 1)" in caplog.text
+        assert "a standby was promoted, which may lack the newest commits" in caplog.text
