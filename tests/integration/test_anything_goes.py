@@ -508,19 +508,3 @@ def test_invariant_14_processor_and_actuator_outlive_anything(
             meets()
         finally:
             runner.run(stack.aclose())
-
-
-@pytest.mark.parametrize(
-    ("asked", "looks"), [(timedelta(days=-1), 1), (timedelta(0), 1), (timedelta(microseconds=1), 61)]
-)
-def test_a_time_that_is_over_or_always_near_is_no_hot_loop(asked: timedelta, looks: int) -> None:
-    op = Operator("shop")
-
-    @op.view
-    def view(web: Web, now: datetime) -> Level[int]:
-        return Level(1, 1, recheck_at=now + asked)
-
-    with Simulation(op) as simulation:
-        simulation.apply(web("odd"))
-        simulation.advance(timedelta(minutes=1))
-        assert simulation.calls["view"] == looks

@@ -254,46 +254,42 @@ async def test_namespaces_that_match_a_pattern_are_watched_and_those_that_come_l
         assert await running.says("watches namespaces: team-a, team-b, team-c")
 
 
-async def test_levels_say_which_source_fails_and_why(tmp_path: Path) -> None:
-    async with Sandbox() as sandbox:
-        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-        sandbox.user.create(
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
-        )
+async def test_levels_say_which_source_fails_and_why(sandbox: Sandbox, levelog: Levelog, tmp_path: Path) -> None:
+    sandbox.user.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}})
+    (tmp_path / "number").write_text("112")
+    (tmp_path / "pagers.py").write_text(
+        "from datetime import timedelta\nfrom pathlib import Path\n"
+        "from levelog import External, Level, Objects, Operator, Resource\n"
+        "op = Operator('pages')\n"
+        "class Map(Resource, version='v1', plural='configmaps', kind='ConfigMap'):\n    pass\n"
+        "class Pager(External, plural='pagers'):\n    number: str\n"
+        "@op.source(Pager, every=timedelta(seconds=1))\ndef pagers():\n"
+        "    yield Pager(name='main', number=Path('number').read_text())\n"
+        "@op.view(reads=[Pager])\ndef known(map: Map, objects: Objects) -> Level[bool]:\n"
+        "    return Level(desired=True, actual=objects.get(Pager, 'main') is not None)\n"
+    )
+
+    async def failing() -> list[str]:
+        running.check()
+        shown = (await levelog.ends("levels")).stdout
+        return shown.partition("not all is known now of what follows")[2].splitlines()[1:]
+
+    async def is_well() -> bool:
+        shown = (await levelog.ends("levels")).stdout
+        return "in_sync" in shown and "nothing is heard" not in shown
+
+    with levelog.start("run", "pagers.py") as running:
+        await until(is_well, "a level that reads a record", seconds=90, pause=0.25)
+        (tmp_path / "number").unlink()
+        lines = await until(failing, "the error of the source", seconds=90, pause=0.25)
+        assert len(lines) == 1
+        assert lines[0].startswith("pagers.external: ")
+        assert "FileNotFoundError" in lines[0]
+        [level] = await levelog.levels()
+        assert level["status"] == "in_sync"
+        assert datetime.fromisoformat(level["last_contact"]) <= datetime.now(UTC)
         (tmp_path / "number").write_text("112")
-        (tmp_path / "pagers.py").write_text(
-            "from datetime import timedelta\nfrom pathlib import Path\n"
-            "from levelog import External, Level, Objects, Operator, Resource\n"
-            "op = Operator('pages')\n"
-            "class Map(Resource, version='v1', plural='configmaps', kind='ConfigMap'):\n    pass\n"
-            "class Pager(External, plural='pagers'):\n    number: str\n"
-            "@op.source(Pager, every=timedelta(seconds=1))\ndef pagers():\n"
-            "    yield Pager(name='main', number=Path('number').read_text())\n"
-            "@op.view(reads=[Pager])\ndef known(map: Map, objects: Objects) -> Level[bool]:\n"
-            "    return Level(desired=True, actual=objects.get(Pager, 'main') is not None)\n"
-        )
-
-        async def failing() -> list[str]:
-            running.check()
-            shown = (await levelog.ends("levels")).stdout
-            return shown.partition("not all is known now of what follows")[2].splitlines()[1:]
-
-        async def is_well() -> bool:
-            shown = (await levelog.ends("levels")).stdout
-            return "in_sync" in shown and "nothing is heard" not in shown
-
-        with levelog.start("run", "pagers.py") as running:
-            await until(is_well, "a level that reads a record", seconds=90, pause=0.25)
-            (tmp_path / "number").unlink()
-            lines = await until(failing, "the error of the source", seconds=90, pause=0.25)
-            assert len(lines) == 1
-            assert lines[0].startswith("pagers.external: ")
-            assert "FileNotFoundError" in lines[0]
-            [level] = await levelog.levels()
-            assert level["status"] == "in_sync"
-            assert datetime.fromisoformat(level["last_contact"]) <= datetime.now(UTC)
-            (tmp_path / "number").write_text("112")
-            await until(is_well, "a source that works again", seconds=90, pause=0.25)
+        await until(is_well, "a source that works again", seconds=90, pause=0.25)
 
 
 async def test_on_a_terminal_the_first_lists_are_shown_and_log_lines_stay_whole(

@@ -1,6 +1,5 @@
 """Changed code: what it changes is computed anew from the tables, and the rest goes on."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ from rigs.leasing import processor
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.versions import Versions, calls_of
-from rigs.webs import NOON, pod, web
+from rigs.webs import pod, web
 
 UPPER = ("yield owner, pod.spec.containers[0].image", "yield owner, pod.spec.containers[0].image.upper()")
 REVERSED = ("actual=sorted(images[web.as_owner])", "actual=sorted(images[web.as_owner], reverse=True)")
@@ -108,20 +107,6 @@ async def test_invariant_9_a_changed_index_is_computed_from_the_objects_before_i
         assert processor.calls.functions == {"webs/pictures": 3}
         assert calls_of(changed) == {"images": 6}
         assert processor.records == 0
-
-
-async def test_entries_computed_anew_expire_when_those_of_the_record_would(case: Case, versions: Versions) -> None:
-    last = await case.begin(versions.load())
-    expiring = [
-        ("@op.index\ndef images", "@op.index(expires=timedelta(hours=1))\ndef images"),
-        ("from collections import Counter", "from collections import Counter\nfrom datetime import timedelta"),
-    ]
-    async with case.running(versions.load(*expiring)) as stack:
-        stack.start()
-        await stack.folded(last)
-        assert {row["expires_at"] for row in await stack.rows(index_entries) if row["index"] == "webs/images"} == {
-            NOON + timedelta(hours=1)
-        }
 
 
 async def test_an_object_that_the_new_code_cannot_index_blocks_its_owner_instead_of_keeping_older_entries(

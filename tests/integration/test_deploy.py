@@ -33,8 +33,8 @@ def objects(made: Workloads, *, is_single: bool = False) -> list[dict[str, Any]]
     return [one for text in texts for one in yaml.safe_load_all(text) if one]
 
 
-def deployments() -> list[dict[str, Any]]:
-    return [one for one in objects(workloads()) if one["kind"] == "Deployment"]
+def deployments(made: Workloads) -> list[dict[str, Any]]:
+    return [one for one in objects(made) if one["kind"] == "Deployment"]
 
 
 async def test_the_manifests_are_valid_and_their_pods_as_restricted_as_pods_can_be(control_plane: ControlPlane) -> None:
@@ -47,7 +47,7 @@ async def test_the_manifests_are_valid_and_their_pods_as_restricted_as_pods_can_
 
 def test_each_process_runs_as_its_own_account_with_settings_that_exist() -> None:
     accounts = {one["metadata"]["name"] for one in objects(workloads()) if one["kind"] == "ServiceAccount"}
-    pods = [deployment["spec"]["template"]["spec"] for deployment in deployments()]
+    pods = [deployment["spec"]["template"]["spec"] for deployment in deployments(workloads())]
     assert {pod["serviceAccountName"] for pod in pods} == accounts
     known = {variable(name) for name in Settings.__struct_fields__}
     for pod in pods:
@@ -95,7 +95,7 @@ def test_what_is_asked_of_the_secret_is_what_the_readme_says() -> None:
 
 
 def test_probes_ask_where_the_processes_listen() -> None:
-    for deployment in deployments():
+    for deployment in deployments(workloads()):
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         [port] = container["ports"]
         listen = next(each["value"] for each in container["env"] if each["name"] == variable("listen"))
@@ -115,19 +115,13 @@ def test_the_code_is_mounted_where_the_commands_look_for_it(tmp_path: Path) -> N
     for file, paths in ((WEBS_FILE, ["webs.py"]), (folder, ["mounted/mounted_names.py", "mounted/mounted_webs.py"])):
         made = workloads(file=file)
         code_map = with_defaults(made.operators())
-        for spec in (
-            one["spec"]["template"]["spec"] for one in [with_defaults(made.migration()), *deployments_of(made)]
-        ):
+        for spec in (one["spec"]["template"]["spec"] for one in [with_defaults(made.migration()), *deployments(made)]):
             [code] = [volume["configMap"] for volume in spec["volumes"] if "configMap" in volume]
             assert code["name"] == code_map["metadata"]["name"]
             mounted = {item["path"]: code_map["data"][item["key"]] for item in code["items"]}
             assert sorted(mounted) == paths
             assert mounted[paths[-1]] == WEBS_FILE.read_text()
             assert spec["containers"][0]["args"][1] == f"/operators/{file.name}"
-
-
-def deployments_of(made: Workloads) -> list[dict[str, Any]]:
-    return [one for one in objects(made) if one["kind"] == "Deployment"]
 
 
 def test_code_that_no_configmap_can_hold_is_refused(tmp_path: Path) -> None:

@@ -62,17 +62,9 @@ async def holder(folder: Path) -> tuple[Process, str]:
     return process, await until(started, "an embedded nats-server")
 
 
-async def test_it_has_jetstream_large_messages_and_a_disk_sync_for_each_write(tmp_path: Path) -> None:
-    data = DataDir(tmp_path / "data")
-    with data.claim() as lock:
-        async with EmbeddedNats(data, lock) as server, await connect(server.url) as connection:
-            assert connection.max_payload_bytes == 8 * 1024 * 1024
-            account = json.loads((await connection.request("$JS.API.INFO")).data)
-            assert "error" not in account
-            assert "sync_interval: always" in (data.nats / "nats-server.conf").read_text()
-
-
-async def test_only_who_reads_the_token_in_the_directory_may_connect(tmp_path: Path) -> None:
+async def test_it_syncs_and_takes_large_messages_of_who_reads_the_token_in_the_directory(
+    tmp_path: Path,
+) -> None:
     data = DataDir(tmp_path / "data")
     with data.claim() as lock:
         async with EmbeddedNats(data, lock) as server:
@@ -80,6 +72,10 @@ async def test_only_who_reads_the_token_in_the_directory_may_connect(tmp_path: P
             with pytest.raises(ConfigurationError, match="refused the credentials"):
                 await connect(without_token)
             assert data.running_nats_url() == server.url
+            async with await connect(server.url) as connection:
+                assert connection.max_payload_bytes == 8 * 1024 * 1024
+                assert "error" not in json.loads((await connection.request("$JS.API.INFO")).data)
+            assert "sync_interval: always" in (data.nats / "nats-server.conf").read_text()
             for secret in (data.nats_url_file, data.nats / "nats-server.conf", data.redaction_key_file()):
                 assert stat.S_IMODE(secret.stat().st_mode) == 0o600, secret
             assert stat.S_IMODE(data.path.stat().st_mode) == 0o700

@@ -1,10 +1,13 @@
 """`levelog remove-finalizers`: finalizers of operators are taken off all objects, and those of others are left."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from levelog_ingest.sync import PAGE_OBJECTS
 from levelog_sandbox import Denial, Sandbox
+from levelog_sandbox.api.server import Refuses
 from rigs.levelog import WEBS_FILE, Levelog, define_webs
 
 
@@ -14,11 +17,16 @@ def web(name: str, *finalizers: str) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
 
 
+@asynccontextmanager
+async def webs(folder: Path, refuses: Refuses | None = None) -> AsyncGenerator[tuple[Sandbox, Levelog]]:
+    async with Sandbox(refuses=refuses) as sandbox:
+        await define_webs(sandbox)
+        yield sandbox, Levelog(folder, sandbox.kubeconfig(folder / "kubeconfig"))
+
+
 async def test_a_finalizer_that_kopf_left_is_removed_by_its_name(tmp_path: Path) -> None:
     mark = "kopf.zalando.org/KopfFinalizerMarker"
-    async with Sandbox() as sandbox:
-        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-        await define_webs(sandbox)
+    async with webs(tmp_path) as (sandbox, levelog):
         sandbox.user.create(web("shop", mark, "levelog/webs"))
         sandbox.user.create(web("going", mark))
         sandbox.user.delete("webs.example.com", "going", namespace="default")
@@ -35,9 +43,7 @@ async def test_many_objects_may_take_longer_than_the_server_keeps_history(tmp_pa
             sandbox.compact()
         return 0
 
-    async with Sandbox(refuses=forget) as sandbox:
-        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-        await define_webs(sandbox)
+    async with webs(tmp_path, forget) as (sandbox, levelog):
         for number in range(PAGE_OBJECTS + 1):
             sandbox.user.create(web(f"shop-{number}", "levelog/webs"))
         done = await levelog.ends("remove-finalizers", WEBS_FILE)
@@ -55,9 +61,7 @@ async def test_a_finalizer_that_another_adds_meanwhile_stays(tmp_path: Path) -> 
         return 0
 
     added: list[str] = []
-    async with Sandbox(refuses=add) as sandbox:
-        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-        await define_webs(sandbox)
+    async with webs(tmp_path, add) as (sandbox, levelog):
         sandbox.user.create(web("shop", "levelog/webs"))
         done = await levelog.ends("remove-finalizers", WEBS_FILE)
         assert (done.status, done.stderr) == (0, "")
@@ -65,9 +69,7 @@ async def test_a_finalizer_that_another_adds_meanwhile_stays(tmp_path: Path) -> 
 
 
 async def test_finalizers_are_taken_off_all_objects_and_those_of_others_are_left(tmp_path: Path) -> None:
-    async with Sandbox() as sandbox:
-        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-        await define_webs(sandbox)
+    async with webs(tmp_path) as (sandbox, levelog):
         for made in (
             web("shop", "example.com/a", "levelog/webs"),
             web("going", "levelog/webs"),

@@ -127,28 +127,6 @@ def test_time_passes_forwards_only() -> None:
         simulation.advance(timedelta(seconds=-1))
 
 
-def test_a_conflict_that_passes_is_tried_again() -> None:
-    with Simulation(writer) as simulation:
-        simulation.refuse(409, target="configmaps/default/a", times=2)
-        simulation.apply(lease())
-        simulation.run()
-        first = next(intent for intent in simulation.intents if intent.verb == "apply")
-        assert (first.state, first.attempts) == ("pending", 1)
-        assert first.error == "apply configmaps/default/a: 409 Conflict: apply configmaps a: refused as told"
-        simulation.advance(timedelta(minutes=1))
-        assert next(i.state for i in simulation.intents if i.verb == "apply") == "settled"
-
-
-def test_a_field_that_another_manager_owns_is_a_conflict() -> None:
-    with Simulation(writer) as simulation:
-        simulation.apply(config("a", a="mine"))
-        simulation.apply(lease())
-        simulation.run()
-        [applied] = [intent for intent in simulation.intents if intent.verb == "apply"]
-        assert applied.state == "failed"
-        assert '"user"' in applied.error
-
-
 def test_what_cannot_be_refused_is_said() -> None:
     with Simulation(op) as simulation:
         with pytest.raises(ValueError, match="a status of 400 to 599, not 200"):

@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import select, update
 
 from levelog_base.wire.objects import Application, Uid
-from levelog_base.wire.records import LoggedRecord, ReceiptNoted
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_base.wire.subjects import partition_of
 from levelog_cli.loading import load_operators
 from levelog_processors.engine import Engine
@@ -49,6 +49,15 @@ def receipt(key: str) -> ReceiptNoted:
     )
 
 
+def begun(*records: ObjectSeen | ObjectDeleted) -> list[LoggedRecord]:
+    """A log that begins with finished lists of nothing, and goes on with records."""
+    lists = [each for resource in (WEBS, PODS) for each in lists_done(resource, 0)]
+    log: list[LoggedRecord] = []
+    for partition in range(PARTITIONS):
+        log += logged(lists, first=len(log) + 1, partition=partition)
+    return log + logged(records, first=len(log) + 1, partitions=PARTITIONS)
+
+
 async def test_a_receipt_counts_for_who_holds_its_partition(database_url: str) -> None:
     """All processors fold it; actuators are told once that a target may be free."""
     program = Program(load_operators([WEBS_FILE]))
@@ -70,11 +79,7 @@ async def test_invariant_5_a_level_is_woken_that_has_seen_more_of_others_than_th
     """The other pod comes and goes within what is folded again, so that no key changes by it."""
     program = Program(load_operators([WEBS_FILE]))
     own, other = pod(placed(OWN), 3, owner="uid-shop"), pod(placed(1 - OWN), 2, owner="uid-shop")
-    lists = [each for resource in (WEBS, PODS) for each in lists_done(resource, 0)]
-    log: list[LoggedRecord] = []
-    for partition in range(PARTITIONS):
-        log += logged(lists, first=len(log) + 1, partition=partition)
-    log += logged([SHOP, other, own, deleted(own, 4)], first=len(log) + 1, partitions=PARTITIONS)
+    log = begun(SHOP, other, own, deleted(own, 4))
     async with await Database.open(database_url) as database:
         scope = await scope_of(database, partitions=PARTITIONS, fingerprint=program.fingerprint)
         epochs = await processor(database, scope, "test").tend()
@@ -99,11 +104,7 @@ async def test_invariant_5_a_level_that_waits_for_a_time_is_woken_if_its_write_w
 ) -> None:
     """Its processor has told what the receipt ended, and was killed before it decided."""
     program = Program(load_operators([WEBS_FILE]))
-    log: list[LoggedRecord] = []
-    for partition in range(PARTITIONS):
-        lists = [each for resource in (WEBS, PODS) for each in lists_done(resource, 0)]
-        log += logged(lists, first=len(log) + 1, partition=partition)
-    log += logged([SHOP], first=len(log) + 1, partitions=PARTITIONS)
+    log = begun(SHOP)
     async with await Database.open(database_url) as database:
         scope = await scope_of(database, partitions=PARTITIONS, fingerprint=program.fingerprint)
         epochs = await processor(database, scope, "test").tend()

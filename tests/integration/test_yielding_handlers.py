@@ -64,7 +64,9 @@ def ledger() -> Iterator[tuple[Ledger, Simulation]]:
         yield made, simulation
 
 
-def test_what_a_handler_yields_is_written_once_for_each_call(ledger: tuple[Ledger, Simulation]) -> None:
+def test_what_a_handler_yields_is_written_once_for_each_call_also_for_that_of_the_end(
+    ledger: tuple[Ledger, Simulation],
+) -> None:
     made, simulation = ledger
     simulation.apply(web())
     simulation.run()
@@ -77,21 +79,11 @@ def test_what_a_handler_yields_is_written_once_for_each_call(ledger: tuple[Ledge
     simulation.apply(web(image="b"))
     simulation.advance(timedelta(hours=1))
     assert seen(simulation) == ["a", "b"]
-    assert made.told == [("create", "a"), ("update", "b")]
-
-
-def test_what_it_yields_for_the_end_is_written_once_the_object_is_gone_and_is_not_owned_by_it(
-    ledger: tuple[Ledger, Simulation],
-) -> None:
-    made, simulation = ledger
-    simulation.apply(web())
-    simulation.run()
     simulation.delete(Web, "shop")
     simulation.advance(timedelta(hours=1))
-    found = stored(simulation)
-    assert "ownerReferences" not in found["shop-delete"]["metadata"]
-    assert seen(simulation) == ["a", "a"]
-    assert made.told == [("create", "a"), ("delete", "a")]
+    assert "ownerReferences" not in stored(simulation)["shop-delete"]["metadata"], "by what is gone"
+    assert seen(simulation) == ["a", "b", "b"]
+    assert made.told == [("create", "a"), ("update", "b"), ("delete", "b")]
 
 
 def test_of_several_writes_only_those_that_failed_are_tried_again(ledger: tuple[Ledger, Simulation]) -> None:
