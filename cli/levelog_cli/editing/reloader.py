@@ -33,8 +33,8 @@ _PLAN_SECONDS: Final = 20.0
 """The code before it runs for so long while what changes is found out; half a second does on an idle machine."""
 _PATIENCE_SECONDS: Final = 5.0
 """After so long it is said what is waited for."""
-_WARNING: Final = ("levelog.compat.kopf", "levelog_cli.loading")
-"""Loggers of what loading warns of: the process that tries code is silent, as the one that runs it says the same."""
+_LOADING: Final = ("levelog.compat.kopf", "levelog_cli.loading", "levelog_cli.wiring.expanding")
+"""Loggers of what loading says: the process that tries code is silent, as the one that runs it says the same."""
 Prepare = Callable[[], Awaitable[bool]]
 """Makes a cluster fit for code that is loaded, or raises what is wrong with it; tells if it has other definitions."""
 
@@ -137,9 +137,9 @@ class Reloader:
 
     async def _try(self, telling: Connection) -> None:
         """Load the code, tell if other definitions came with it, and print what it changes; raises if it is broken."""
-        for name in _WARNING:
+        for name in _LOADING:
             logging.getLogger(name).setLevel(logging.ERROR)
-        application = await load_for_cluster(self._settings, self._files, self._roles, is_told=False)
+        application = await load_for_cluster(self._settings, self._files, self._roles)
         telling.send(self._prepare is not None and await self._prepare())
         if self._is_compared:
             await _print_changes(self._settings, application)

@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 
 
 async def load_for_cluster(
-    settings: Settings, files: Sequence[Path], roles: frozenset[Role] = EVERYTHING, *, is_told: bool = True
+    settings: Settings, files: Sequence[Path], roles: frozenset[Role] = EVERYTHING
 ) -> LoadedApplication:
-    """Load the operators, with handlers for what the cluster serves now; `is_told`: it is logged how many kinds.
+    """Load the operators, with handlers for what the cluster serves now.
 
     Only all roles together ask it: each process of a role would have kinds of its own. Raises as `load_application`,
     for a cluster that does not answer, and for open selectors in a part.
@@ -26,23 +26,21 @@ async def load_for_cluster(
     operators = load_operators(files)
     if roles != EVERYTHING:
         return application_of(settings, operators)
-    return await application_for_cluster(settings, operators, is_told=is_told)
+    return await application_for_cluster(settings, operators)
 
 
-async def application_for_cluster(
-    settings: Settings, operators: Sequence[Operator], *, is_told: bool = True
-) -> LoadedApplication:
+async def application_for_cluster(settings: Settings, operators: Sequence[Operator]) -> LoadedApplication:
     """The application of operators, as `load_for_cluster` has it."""
     if selectors := [each for operator in operators for each in operator.open_selectors]:
-        kinds = await _watchable(settings, is_told=is_told)
+        kinds = await _watchable(settings)
         kinds = [kind for kind in kinds if any(selector.takes(kind) for selector in selectors)]
         DataDir(settings.data_dir).keep_kinds(kinds)
-        for shown, count in expand(operators, kinds).items() if is_told else ():
+        for shown, count in expand(operators, kinds).items():
             log.log(logging.INFO if count else logging.WARNING, "%s: %s kinds that are served now", shown, count)
     return application_of(settings, operators)
 
 
-async def _watchable(settings: Settings, *, is_told: bool) -> list[ServedKind]:
+async def _watchable(settings: Settings) -> list[ServedKind]:
     """Kinds that the cluster serves, and that may be listed and watched there; the rest is logged."""
     # Only for files that have such handlers: the client takes long to load.
     from levelog_cli.servers.clusters import connect_cluster  # noqa: PLC0415
@@ -52,7 +50,7 @@ async def _watchable(settings: Settings, *, is_told: bool) -> list[ServedKind]:
     async with await connect_cluster(settings) as client:
         kinds = await watchable_kinds(client)
         denied = {each.place for each in await refused(client, to_read(map(_type_of, kinds), settings.namespaces))}
-    if is_told and (left := sorted(kind.name for kind in kinds if kind.name in denied)):
+    if left := sorted(kind.name for kind in kinds if kind.name in denied):
         log.warning("%s kinds are left out, which may not be listed and watched: %s", len(left), ", ".join(left))
     return [kind for kind in kinds if kind.name not in denied]
 

@@ -150,6 +150,16 @@ def none(**_):
 """
 
 
+async def test_code_for_everything_is_tried_before_it_runs_and_said_once(tmp_path: Path) -> None:
+    (tmp_path / "audit.py").write_text(AUDIT)
+    async with Sandbox() as sandbox:
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        with levelog.start("run", "audit.py", "--reload") as running:
+            await running.says("none is for EVERYTHING: 0 kinds that are served now")
+            assert running.log.read_text().count("log_it is for EVERYTHING: ") == 1
+            assert await running.stops() == 0
+
+
 async def test_run_asks_its_cluster_once_and_commands_that_look_back_take_what_it_found(tmp_path: Path) -> None:
     (tmp_path / "audit.py").write_text(AUDIT)
     told = tmp_path / "told"
