@@ -103,6 +103,12 @@ def is_chosen(wanted: LevelQuery, view: str, parent: str) -> bool:
     return (not wanted.view or is_named(wanted.view, view)) and (not wanted.name or ends(wanted.name, parent))
 
 
+def none_of(wanted: LevelQuery, verb: str = "is") -> str:
+    """The sentence that says that there is no level of the view and parent, or none that has the status."""
+    of = "".join(f" of {each}" for each in (wanted.view, wanted.name) if each)
+    return f"no level{of} {verb} {' or '.join(wanted.statuses) or 'there'}"
+
+
 async def refuse_unknown(connection: AsyncConnection, scopes: list[Scope], name: str, view: str) -> None:
     """Raise ConfigurationError if there are levels, and none of the view, or none of the parent, where one is given."""
 

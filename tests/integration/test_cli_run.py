@@ -54,6 +54,7 @@ async def test_run_converges_with_everything_embedded_and_stops_cleanly(sandbox:
     narrow = (await levelog.ends("levels", env={"COLUMNS": "60"})).stdout
     assert max(map(len, narrow.splitlines())) <= 60
     assert (await levelog.ends("levels", "--status", "failed")).stdout == "no level is failed\n"
+    assert (await levelog.ends("levels", "shop", "--status", "failed")).stdout == "no level of shop is failed\n"
     sentence = await levelog.refused("levels", "shopp", status=2)
     assert sentence == "no level of a parent 'shopp': `levelog levels` shows all that there are"
     sentence = await levelog.refused("levels", "--view", "pod", status=2)

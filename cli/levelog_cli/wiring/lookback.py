@@ -34,7 +34,7 @@ from levelog_cli.servers.databases import open_to_read
 from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
 from levelog_history.blame import Blame
-from levelog_history.pastlevels import levels_at, levels_now, scopes_of
+from levelog_history.pastlevels import levels_at, levels_now, none_of, scopes_of
 from levelog_history.reach import Moment, nothing_of, refuse_beyond
 from levelog_history.records import LogSource, RecordSource, chosen
 from levelog_history.revisions import Missing
@@ -113,8 +113,7 @@ async def show_levels(settings: Settings, wanted: LevelQuery, *, as_json: bool) 
     if as_json:
         print_json(levels_plain(levels))
         return
-    status = " or ".join(wanted.statuses)
-    nothing = f"no level is {status}" if status else "no levels: no object of a view's resource yet"
+    nothing = none_of(wanted) if wanted.statuses or wanted.name else "no levels: no object of a view's resource yet"
     print_levels(levels.lines, nothing, has_several=len(scopes) > 1)
     print_blanks(levels)
     print_age(levels, datetime.now(UTC))
@@ -128,9 +127,7 @@ async def show_levels_at(settings: Settings, wanted: LevelQuery, *, at: str, as_
     if as_json:
         print_json([level_plain(*each) for each in found])
         return
-    status = " or ".join(wanted.statuses)
-    nothing = f"no level was {status}" if status else "there were no levels"
-    print_levels(found, f"{nothing} at {moment}", has_several=len(scopes) > 1)
+    print_levels(found, f"{none_of(wanted, 'was')} at {moment}", has_several=len(scopes) > 1)
 
 
 async def show_writers(settings: Settings, objects: Sequence[str], *, since: str, as_json: bool) -> None:

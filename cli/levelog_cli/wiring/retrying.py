@@ -10,7 +10,7 @@ from levelog_cli.servers.databases import open_beside
 from levelog_cli.servers.nats import connect_nats
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import chosen_scopes
-from levelog_history.pastlevels import refuse_unknown
+from levelog_history.pastlevels import none_of, refuse_unknown
 from levelog_log.notifications import Notifier, Topic
 from levelog_store.fold.levelwrites import RETRIABLE, retry_levels
 from levelog_store.look.levelpages import LevelQuery, read_level_lines
@@ -37,7 +37,7 @@ async def retry_selected(settings: Settings, names: list[str], *, view: str, all
                 ]  # and not `levels_now`, which reads tables that retrying needs no right to read
                 if not found:
                     await refuse_unknown(connection, scopes, name, view)
-                chosen += _retriable(found, name)
+                chosen += _retriable(found, wanted)
         for scope in scopes:
             named = {(line.view, line.parent) for of, line in chosen if of.number == scope.number}
             await retry_levels(database, scope, named)
@@ -47,11 +47,11 @@ async def retry_selected(settings: Settings, names: list[str], *, view: str, all
         print_line(f"{line.view} of {line.parent} was {line.status}, and is tried again")
 
 
-def _retriable(found: list[tuple[Scope, LevelLine]], name: str) -> list[tuple[Scope, LevelLine]]:
+def _retriable(found: list[tuple[Scope, LevelLine]], wanted: LevelQuery) -> list[tuple[Scope, LevelLine]]:
     if chosen := [row for row in found if _is_retriable(row[1])]:
         return chosen
     if not found:
-        raise ConfigurationError("no level is failed" if not name else f"no level of a parent {name!r}")
+        raise ConfigurationError(none_of(wanted))
     line = found[0][1]
     state = line.status if line.evaluated_at is not None or line.is_held else "not evaluated yet"
     raise ConfigurationError(f"there is nothing to try again: {line.view} of {line.parent} is {state}")
