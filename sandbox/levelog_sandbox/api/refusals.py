@@ -7,6 +7,8 @@ another request.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 Json = dict[str, Any]
 
 
@@ -181,15 +183,20 @@ def required(field: str, hint: str = "") -> RefusalCause:
     return RefusalCause(field, "FieldValueRequired", f"Required value: {hint}" if hint else "Required value")
 
 
-def invalid_value(field: str, shown: str, why: str) -> RefusalCause:
-    """A field has a value that it must not have; `shown` is the value as JSON."""
-    return RefusalCause(field, "FieldValueInvalid", f"Invalid value: {shown}: {why}")
+def invalid_value(field: str, value: Any, why: str) -> RefusalCause:
+    """A field has a value that it must not have."""
+    return RefusalCause(field, "FieldValueInvalid", f"Invalid value: {_json(value)}: {why}")
 
 
-def unsupported_value(field: str, shown: str, supported: Sequence[str]) -> RefusalCause:
+def unsupported_value(field: str, value: Any, supported: Sequence[str]) -> RefusalCause:
     """A field has a value that is not among the supported ones."""
-    listed = ", ".join(f'"{value}"' for value in supported)
-    return RefusalCause(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {listed}")
+    listed = ", ".join(map(_json, supported))
+    text = f"Unsupported value: {_json(value)}: supported values: {listed}"
+    return RefusalCause(field, "FieldValueNotSupported", text)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def too_long(field: str, most: int) -> RefusalCause:

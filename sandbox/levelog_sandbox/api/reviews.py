@@ -35,7 +35,7 @@ def reviewed(
 def _is_allowed(kind: ServedResource, access: Access, spec: Json) -> bool:
     if ("resourceAttributes" in spec) is ("nonResourceAttributes" in spec):
         why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        cause = refusals.invalid_value("spec.resourceAttributes", "null", why)
+        cause = refusals.invalid_value("spec.resourceAttributes", None, why)
         raise refusals.invalid(kind.group, "", "", [cause])
     if path := spec.get("nonResourceAttributes"):
         return access.is_allowed(path.get("verb", ""), path.get("path", ""), "", "")

@@ -30,17 +30,17 @@ def faults(body: Json) -> list[refusals.RefusalCause]:
     found: list[refusals.RefusalCause] = []
     wanted = f"{names.get('plural')}.{spec.get('group')}"
     if body["metadata"].get("name") != wanted:
-        shown = f'"{body["metadata"].get("name")}"'
-        found.append(refusals.invalid_value("metadata.name", shown, 'must be spec.names.plural+"."+spec.group'))
+        why = 'must be spec.names.plural+"."+spec.group'
+        found.append(refusals.invalid_value("metadata.name", body["metadata"].get("name"), why))
     versions = spec.get("versions") or []
     if sum(bool(version.get("storage")) for version in versions) != 1:
         why = "must have exactly one version marked as storage version"
-        found.append(refusals.invalid_value("spec.versions", str([v.get("name") for v in versions]), why))
+        found.append(refusals.invalid_value("spec.versions", [v.get("name") for v in versions], why))
     for index, version in enumerate(versions):
         if not version.get("schema", {}).get("openAPIV3Schema"):
             found.append(refusals.required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required"))
     if spec.get("scope") not in {"Cluster", "Namespaced"}:
-        found.append(refusals.unsupported_value("spec.scope", f'"{spec.get("scope")}"', ("Cluster", "Namespaced")))
+        found.append(refusals.unsupported_value("spec.scope", spec.get("scope"), ("Cluster", "Namespaced")))
     return found
 
 

@@ -7,8 +7,6 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from levelog_sandbox.api import refusals
 from levelog_sandbox.api.refusals import RefusalCause
 from levelog_sandbox.controllers import definitions
@@ -62,7 +60,7 @@ def faults_of(resource: ServedResource, body: Json) -> list[RefusalCause]:
         wanted, labels = spec.get("selector", {}).get("matchLabels") or {}, _at(template, ("metadata", "labels")) or {}
         if not wanted.items() <= labels.items():
             why = "`selector` does not match template `labels`"
-            found.append(refusals.invalid_value("spec.template.metadata.labels", _shown(labels or None), why))
+            found.append(refusals.invalid_value("spec.template.metadata.labels", labels or None, why))
         return found
     return []
 
@@ -73,7 +71,7 @@ def update_faults(resource: ServedResource, live: Json, new: Json) -> list[Refus
     for path in _IMMUTABLE.get(resource.name, ()):
         before, after = _at(live, path), _at(new, path)
         if before != after:
-            found.append(refusals.invalid_value(".".join(path), _shown(after), "field is immutable"))
+            found.append(refusals.invalid_value(".".join(path), after, "field is immutable"))
     if resource.name == "pods":
         found += podspec.update_faults(live.get("spec", {}), new.get("spec", {}))
     if resource.name in {"configmaps", "secrets"} and live.get("immutable"):
@@ -268,7 +266,3 @@ def _at(body: Json, path: tuple[str, ...]) -> Any:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
-
-
-def _shown(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

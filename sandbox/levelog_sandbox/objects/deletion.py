@@ -80,10 +80,8 @@ class DeleteOptions:
         if not policy and said.orphan_dependents is not None:
             policy = "Orphan" if said.orphan_dependents else "Background"
         if policy and policy not in POLICIES:
-            shown = f'"{policy}"'
-            cause = refusals.unsupported_value(
-                "propagationPolicy", shown, ("Foreground", "Background", "Orphan", "nil")
-            )
+            supported = "Foreground", "Background", "Orphan", "nil"
+            cause = refusals.unsupported_value("propagationPolicy", policy, supported)
             raise refusals.invalid("meta.k8s.io", "DeleteOptions", "", [cause])
         grace = said.grace_period_seconds
         return cls(

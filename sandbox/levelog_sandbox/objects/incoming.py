@@ -64,8 +64,7 @@ def unfit_patch(resource: ServedResource, body: Any, options: Options) -> refusa
         wrong = f"strict decoding error: {', '.join(unknown)}" if unknown else ""
     if not wrong:
         return None
-    shown = ENCODER.encode(ENCODER.encode(body).decode()).decode()
-    return refusals.invalid("", "", "", [refusals.invalid_value("patch", shown, wrong)])
+    return refusals.invalid("", "", "", [refusals.invalid_value("patch", ENCODER.encode(body).decode(), wrong)])
 
 
 def at_stored_version(resource: ServedResource, body: Json) -> Json:
@@ -162,7 +161,7 @@ def _of_kind(resource: ServedResource, body: Any) -> Json:
         if not resource.is_custom:
             why = f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}: unknown conversion'
             raise refusals.bad_request(why)
-        cause = refusals.invalid_value("kind", f'"{kind}"', f"must be {resource.kind}")
+        cause = refusals.invalid_value("kind", kind, f"must be {resource.kind}")
         raise refusals.invalid(resource.group, kind, about.get("name", ""), [cause])
     return {**body, "apiVersion": version, "kind": kind, "metadata": about}
 

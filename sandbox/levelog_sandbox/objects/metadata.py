@@ -1,6 +1,5 @@
 """What the server sets in `metadata`: names, uids, timestamps, generations; and what a writer may not change."""
 
-import json
 import random
 import re
 import uuid
@@ -123,14 +122,14 @@ def faults(resource: ServedResource, metadata: Json) -> list[refusals.RefusalCau
     name = metadata.get("name")
     if not name:
         return [refusals.required("metadata.name", "name or generateName is required")]
-    found = [refusals.invalid_value("metadata.name", f'"{name}"', why) for why in _faults_of_name(resource, name)]
+    found = [refusals.invalid_value("metadata.name", name, why) for why in _faults_of_name(resource, name)]
     for key, value in (metadata.get("labels") or {}).items():
         if not is_label_key(key):
-            found.append(refusals.invalid_value("metadata.labels", f'"{key}"', _LABEL_KEY_RULE))
+            found.append(refusals.invalid_value("metadata.labels", key, _LABEL_KEY_RULE))
         if not _LABEL_VALUE.fullmatch(value):
-            found.append(refusals.invalid_value("metadata.labels", f'"{value}"', _LABEL_VALUE_RULE))
+            found.append(refusals.invalid_value("metadata.labels", value, _LABEL_VALUE_RULE))
     annotations = [key for key in metadata.get("annotations") or () if not is_label_key(key.lower())]
-    found += [refusals.invalid_value("metadata.annotations", f'"{key}"', _LABEL_KEY_RULE) for key in annotations]
+    found += [refusals.invalid_value("metadata.annotations", key, _LABEL_KEY_RULE) for key in annotations]
     return found + _owner_faults(metadata.get("ownerReferences") or ())
 
 
@@ -140,15 +139,14 @@ def _owner_faults(owners: Sequence[Json]) -> list[refusals.RefusalCause]:
     for owner in owners:
         missing = [field for field in ("apiVersion", "kind", "name", "uid") if not owner.get(field)]
         found += [
-            refusals.invalid_value(f"metadata.ownerReferences.{field}", '""', "must not be empty") for field in missing
+            refusals.invalid_value(f"metadata.ownerReferences.{field}", "", "must not be empty") for field in missing
         ]
         if owner.get("controller") and first:
             why = (
                 "Only one reference can have Controller set to true. "
                 f'Found "true" in references for {first} and {owner.get("kind")}/{owner.get("name")}'
             )
-            shown = json.dumps(owners, separators=(",", ":"))
-            found.append(refusals.invalid_value("metadata.ownerReferences", shown, why))
+            found.append(refusals.invalid_value("metadata.ownerReferences", owners, why))
         elif owner.get("controller"):
             first = f"{owner.get('kind')}/{owner.get('name')}"
     return found

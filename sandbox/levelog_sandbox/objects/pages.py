@@ -264,7 +264,7 @@ def _check(query: Mapping[str, str]) -> None:
             "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
         )
     if match not in {"", "Exact", "NotOlderThan"}:
-        cause = refusals.unsupported_value("resourceVersionMatch", f'"{match}"', ("Exact", "NotOlderThan", ""))
+        cause = refusals.unsupported_value("resourceVersionMatch", match, ("Exact", "NotOlderThan", ""))
         raise refusals.invalid("meta.k8s.io", "ListOptions", "", [cause])
     if match == "Exact" and version == "0":
         raise bad_options("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')

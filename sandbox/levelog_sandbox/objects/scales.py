@@ -84,7 +84,7 @@ class Scales:
     def _check(self, scale: Json) -> None:
         replicas = scale.get("spec", {}).get("replicas", 0)
         if replicas < 0:
-            cause = refusals.invalid_value("spec.replicas", str(replicas), "must be greater than or equal to 0")
+            cause = refusals.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
             raise refusals.invalid(self.kind.group, self.kind.kind, scale["metadata"].get("name", ""), [cause])
 
 

@@ -83,7 +83,7 @@ class Writes:
             return self.create(resource, namespace, body, options)
         live = self.live(resource, namespace, name)
         if resource.needs_version_to_replace and not new["metadata"].get("resourceVersion"):
-            cause = refusals.invalid_value("metadata.resourceVersion", "0", "must be specified for an update")
+            cause = refusals.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
             raise refusals.invalid(resource.group, resource.plural, name, [cause])
         return self.update(resource, live, new, options)._replace(warnings=warnings)
 
@@ -190,7 +190,7 @@ class Writes:
     def _check_uid(self, resource: ServedResource, live: Stored, new: Json) -> None:
         uid = new["metadata"].get("uid", live.uid)
         if uid != live.uid:
-            cause = refusals.invalid_value("metadata.uid", f'"{uid}"', "field is immutable")
+            cause = refusals.invalid_value("metadata.uid", uid, "field is immutable")
             raise refusals.invalid(resource.group, resource.kind, live.name, [cause])
 
     def _require_namespace(self, resource: ServedResource, namespace: str, name: str) -> None:

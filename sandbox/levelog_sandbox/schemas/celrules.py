@@ -26,7 +26,7 @@ _BLOCKING: Final = frozenset(
 )
 _NOT_CHECKED: Final = refusals.invalid_value(
     "<nil>",
-    "null",
+    None,
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
     "validation",
 )
@@ -119,7 +119,7 @@ def _cause(rule: Json, at: _Place, value: Any, old: Any) -> tuple[RefusalCause |
         if str(error).startswith("no such overload"):
             unmatched = "call arguments did not match a supported operator, function or macro signature for rule"
             why = f"'{error}': {unmatched}: {said}"
-        return refusals.invalid_value(at.path or "<nil>", f'"{at.schema.type}"', why), expression.uses_old
+        return refusals.invalid_value(at.path or "<nil>", at.schema.type, why), expression.uses_old
     if "messageExpression" in rule:
         text = _said(rule["messageExpression"], value, old) or text
     below = _field(rule.get("fieldPath", ""), at.schema)

@@ -51,7 +51,7 @@ class ScalePaths:
             value = _at(body, path)
             if isinstance(value, int) and not 0 <= value <= MOST:
                 why = "should be a non-negative integer" if value < 0 else f"should be less than or equal to {MOST}"
-                found.append(refusals.invalid_value(f".{'.'.join(path)}", str(value), why))
+                found.append(refusals.invalid_value(f".{'.'.join(path)}", value, why))
         return found
 
 

@@ -135,26 +135,26 @@ def _wrong_type(value: Any, schema: Schema, path: str) -> RefusalCause:
 def _broken_rules(value: Any, rules: Json, path: str) -> list[RefusalCause]:
     found: list[RefusalCause] = []
     if "enum" in rules and value not in rules["enum"]:
-        found.append(refusals.unsupported_value(path, _shown(value), [str(choice) for choice in rules["enum"]]))
+        found.append(refusals.unsupported_value(path, value, [str(choice) for choice in rules["enum"]]))
     if isinstance(value, str):
         size, unit = len(value), "Length"
         if "pattern" in rules and not re.search(rules["pattern"], value):
             why = f"{path} in body should match '{rules['pattern']}'"
-            found.append(refusals.invalid_value(path, _shown(value), why))
+            found.append(refusals.invalid_value(path, value, why))
     elif isinstance(value, dict | list):
         size, unit = len(value), "Items" if isinstance(value, list) else "Properties"
     else:
         size, unit = 0, ""
         if "minimum" in rules and value < rules["minimum"]:
             why = f"{path} in body should be greater than or equal to {rules['minimum']}"
-            found.append(refusals.invalid_value(path, _shown(value), why))
+            found.append(refusals.invalid_value(path, value, why))
         if "maximum" in rules and value > rules["maximum"]:
             why = f"{path} in body should be less than or equal to {rules['maximum']}"
-            found.append(refusals.invalid_value(path, _shown(value), why))
+            found.append(refusals.invalid_value(path, value, why))
     nouns = {"Length": "chars long", "Items": "items", "Properties": "properties"}
     if size < rules.get("min" + unit, 0):
         why = f"{path} in body should be at least {rules['min' + unit]} {nouns[unit]}"
-        found.append(refusals.invalid_value(path, _shown(value), why))
+        found.append(refusals.invalid_value(path, value, why))
     most = rules.get("max" + unit) if unit else None
     if most is not None and size > most:
         found.append(refusals.too_long(path, most) if unit == "Length" else refusals.too_many(path, size, most))
@@ -175,10 +175,6 @@ def _duplicates(items: list[Any], schema: Schema, path: str) -> list[RefusalCaus
             found.append(RefusalCause(f"{path}[{index}]", "FieldValueDuplicate", f"Duplicate value: {element[2:]}"))
         seen.add(element)
     return found
-
-
-def _shown(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _join(path: str, key: str) -> str:
