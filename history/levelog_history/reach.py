@@ -121,7 +121,7 @@ def refuse_expired(first: Moment | None, moment: Moment | None) -> None:
         at = f" ({first.time:%Y-%m-%d %H:%M:%S} UTC)" if first.time else ""
         raise ConfigurationError(
             f"{moment} is before history begins: what was before sequence {first.sequence}{at} has expired; "
-            "that is the first moment that can be given"
+            "you can ask for that moment and later ones"
         )
 
 
@@ -138,7 +138,7 @@ async def nothing_of(source: RecordSource, selected: Sequence[Selected], selecto
                 f"{nothing}, which means all {each.resource} of a namespace {each.namespace}: one object is "
                 f"{each.resource}/NAMESPACE/NAME, with _ for no namespace"
             )
-    return f"{nothing}: there was none while {source.name} was written"
+    return f"{nothing}: no such object existed while {source.name} was written"
 
 
 async def unread(source: RecordSource, resource: GroupResource) -> str:

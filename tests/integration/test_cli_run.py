@@ -273,7 +273,7 @@ async def test_levels_say_which_source_fails_and_why(sandbox: Sandbox, levelog: 
     async def failing() -> list[str]:
         running.check()
         shown = (await levelog.ends("levels")).stdout
-        return shown.partition("not all is known now of what follows")[2].splitlines()[1:]
+        return shown.partition("out of date, so that the levels use")[2].splitlines()[1:]
 
     async def is_well() -> bool:
         shown = (await levelog.ends("levels")).stdout

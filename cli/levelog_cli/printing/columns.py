@@ -68,7 +68,7 @@ def print_blanks(levels: LevelsNow) -> None:
         names = ", ".join(dict.fromkeys(levels.unlisted))
         print_line("", f"not listed yet: {names}; `levelog doctor FILE` says why")
     if levels.silent:
-        print_line("", "not all is known now of what follows; the levels go on with what was known:")
+        print_line("", "out of date, so that the levels use what was known last:")
         print_line(*(f"{resource}: {error}" for resource, error in levels.silent))
     if levels.skipped:
         what = f"{counted(len(levels.skipped), 'record')} cannot be read"

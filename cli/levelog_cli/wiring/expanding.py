@@ -51,7 +51,7 @@ async def _watchable(settings: Settings) -> list[ServedKind]:
         kinds = await watchable_kinds(client)
         denied = {each.place for each in await refused(client, to_read(map(_type_of, kinds), settings.namespaces))}
     if left := sorted(kind.name for kind in kinds if kind.name in denied):
-        log.warning("%s kinds are left out, which may not be listed and watched: %s", len(left), ", ".join(left))
+        log.warning("left out, as this account may not list and watch them: %s", ", ".join(left))
     return [kind for kind in kinds if kind.name not in denied]
 
 

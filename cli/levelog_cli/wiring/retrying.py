@@ -75,4 +75,4 @@ async def _tell(settings: Settings, scopes: list[Scope]) -> None:
                 for topic in Topic:
                     await notifier.publish(topic)
     except Unavailable as error:
-        sys.stderr.write(f"levelog: nobody was told, so that it may take 10 s: {error}\n")
+        sys.stderr.write(f"levelog: the processes could not be notified, and notice within 10 s: {error}\n")

@@ -35,7 +35,7 @@ async def show_what_if(
     edits = changes.edits()
     if not edits and code == file:
         raise ConfigurationError(
-            "nothing is to be changed: give --drop, --swap, --set or --delay-receipt, or other operators by --code"
+            "say what to change, by --drop, --swap, --set or --delay-receipt, or give other operators by --code"
         )
     choice = Choice(file=file, against=str(code), bundle=bundle)
     async with opened_versions(settings, choice, Bars(), _recording) as (_, versions, history, _):

@@ -102,7 +102,10 @@ async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["pods/default/none"], "holds no record of pods/default/none: there was none while the log was written"),
+        (
+            ["pods/default/none"],
+            "holds no record of pods/default/none: no such object existed while the log was written",
+        ),
         (["webs/default/shop"], "recorded is what the operators read: pods, webs.example.com (did you mean webs.exa"),
         (["web.example.com", "pod"], "(did you mean webs.example.com?)"),
         (["services/default/shop"], "recorded is what the operators read: pods, webs.example.com"),

@@ -186,10 +186,10 @@ async def test_run_asks_its_cluster_once_and_commands_that_look_back_take_what_i
             await until(is_made, "the handled pod")
             assert await running.stops() == 0
         log = running.log.read_text()
-        assert "1 kinds are left out, which may not be listed and watched: secrets" in log
+        assert "left out, as this account may not list and watch them: secrets" in log
         assert log.count("log_it is for EVERYTHING: ") == 1
         assert "none is for EVERYTHING: 0 kinds that are served now" in log
-        assert "secrets" not in log.replace("watched: secrets", "")
+        assert "secrets" not in log.replace("watch them: secrets", "")
 
         rights = (await levelog.ends("rbac", "audit.py")).stdout
         assert 'resources: ["configmaps"]' in rights
