@@ -64,7 +64,8 @@ class Announcements:
 
     def decide(self, batch: EvaluationBatch) -> None:
         """Note what was committed."""
-        if batch.is_intent_pending:
+        # another intent may wait for the target of one that is withdrawn
+        if batch.is_intent_pending or any(each.withdrawn or each.withdraws for each in batch.decided):
             self._due.add(Topic.INTENT)
         if batch.has_news:
             self._due.add(Topic.LEVELS)

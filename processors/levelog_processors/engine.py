@@ -162,6 +162,7 @@ class Engine:
         wakes: dict[ViewParent, Wake] = {}
         folded: list[Changes] = []
         receipts: list[ReceiptNoted] = []
+        has_withdrawn = False
         for is_leased in (True, False) if self.is_shared else (True,):
             for part in parts(each for each in rest if (each.partition in self.epochs) == is_leased):
                 changes = state.fold(part, counts_rounds=is_leased)
@@ -169,6 +170,7 @@ class Engine:
                 folded.append(changes)
                 if is_leased:
                     receipts += (each.record for each in changes.receipts)
+                    has_withdrawn |= bool(changes.gone)
         kinds = {type(logged.record) for logged in fresh}
         has_list = not kinds.isdisjoint(ALONE)
         if has_list:
@@ -185,7 +187,7 @@ class Engine:
             has_list=has_list,
             keys={key for changes in folded for key in changes.keys},
             has_receipts=bool(receipts),
-            frees_targets=any(str(each.target) in state.writes.of for each in receipts),
+            frees_targets=has_withdrawn or any(str(each.target) in state.writes.of for each in receipts),
             has_news=not self._program.awaited.isdisjoint(gone | blocked),
         )
 

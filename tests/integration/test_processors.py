@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from sqlalchemy import insert, text
 
+from levelog_base.wire.records import ObjectDeleted, ObjectSeen
 from levelog_log.notifications import Listener, Topic
 from levelog_processors.upkeep import FIRST_STATISTICS
 from levelog_store.owners.leases import Leases
@@ -78,6 +79,26 @@ async def test_actuators_are_told_that_a_target_is_free_once_it_is_so_in_the_tab
         await stack.tell(receipt(claimed, version=9))
         await until(lambda: bool(found), "a notification")
         assert found[0] == "written"
+
+
+@pytest.mark.parametrize("last", [web("shop", 2, replicas=0), deleted(web("shop", 1), 2)], ids=["edited", "deleted"])
+async def test_actuators_are_told_that_a_withdrawn_write_leaves_its_target_free(
+    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch, last: ObjectSeen | ObjectDeleted
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        await stack.begin(web("shop", 1, replicas=1), version=1)
+        await until(lambda: stack.intents("pending"), "a write that nobody claims")
+        found: list[str] = []
+        publish = stack.notifier.publish
+
+        async def noting(topic: Topic, *, but_not: Listener | None = None) -> None:
+            if topic == Topic.INTENT:
+                found.extend(row["state"] for row in await stack.rows(intents))
+            await publish(topic, but_not=but_not)
+
+        monkeypatch.setattr(stack.notifier, "publish", noting)
+        await stack.tell(last)
+        await until(lambda: "superseded" in found, "a notification")
 
 
 async def test_invariant_13_an_empty_database_is_rebuilt_from_the_log_and_writes_nothing(

@@ -32,7 +32,7 @@ class Folded(Struct, frozen=True):
     has_receipts: bool = False
     """Of leased partitions."""
     frees_targets: bool = False
-    """Intents that are committed wait for a target whose intent has ended."""
+    """Intents that are committed may wait for a target whose intent has ended, or goes with its level."""
     has_news: bool = False
     """A level has gone, or is blocked, that daemons may wait for."""
 
