@@ -174,7 +174,7 @@ class Watcher:
         self.status.watched = replace(self._watched, namespaces=self._next_scope)
         self.has_gap.clear()  # what is in the log is found there
         resume = await find_resume_point(self._stream, self._watched)
-        lane = self._appender.lane()
+        lane = Lane(self._appender)
         # The lane may fail while the API server has nothing to say: then too, what was lost has to be found out.
         await _first_of([self.read_on(served, lane, resume), lane.until_failed(), self._until_rescoped()])
 

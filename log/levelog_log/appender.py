@@ -6,15 +6,13 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from collections.abc import Sequence as Many
-from typing import Final, NoReturn, Self, TypeAlias
+from typing import Final, NoReturn, Self
 
 from msgspec import Struct
 
 from levelog_base.errors import LevelogError, Unavailable
 from levelog_base.wire.objects import Sequence
-from levelog_log.messages import payload_bytes
 from levelog_log.publisher import MAX_MESSAGES, BatchPublisher
 from levelog_log.transport.wire import Message
 
@@ -25,15 +23,13 @@ BATCH_BYTES: Final = 4 * 1024 * 1024
 WAITING_MESSAGES: Final = 2 * BATCH_MESSAGES
 WAITING_BYTES: Final = 2 * BATCH_BYTES
 
-Outcome: TypeAlias = Sequence | LevelogError
-
 
 class _Group(Struct, eq=False):
-    """Messages for one batch, and the callers that wait for its result."""
+    """Messages of one lane, for one batch."""
 
     messages: Many[Message]
     size_bytes: int
-    tell: Callable[[Outcome], None]
+    lane: "Lane"
 
 
 class Appender:
@@ -69,27 +65,17 @@ class Appender:
 
         Raises as `BatchPublisher.publish` does. When cancelled, the messages may or may not be written.
         """
-        written: asyncio.Future[Sequence] = asyncio.get_running_loop().create_future()
-
-        def tell(outcome: Outcome) -> None:
-            if written.done():
-                return
-            if isinstance(outcome, LevelogError):
-                written.set_exception(outcome)
-            else:
-                written.set_result(outcome)
-
-        await self.wait_for_room()
-        self.submit(messages, tell)
-        return await written
+        lane = Lane(self)
+        await lane.submit(messages)
+        return await lane.flush()
 
     async def wait_for_room(self) -> None:
         """Wait until there is room for more."""
         while not self._has_room.is_set():
             await self._has_room.wait()
 
-    def submit(self, messages: Many[Message], tell: Callable[[Outcome], None]) -> None:
-        """Hand in messages for one atomic batch; `tell` hears the sequence of the last, or the error, exactly once.
+    def submit(self, messages: Many[Message], lane: "Lane") -> None:
+        """Hand in messages of a lane for one atomic batch; the lane is told its outcome exactly once.
 
         Raises Unavailable if the appender is closed.
         """
@@ -97,14 +83,10 @@ class Appender:
             raise ValueError(f"a batch holds at most {MAX_MESSAGES} messages, not {len(messages)}")
         if self._task is None:
             raise _stopping()
-        group = _Group(messages, payload_bytes(messages), tell)
+        group = _Group(messages, sum(len(each.payload) for each in messages), lane)
         self._waiting.append(group)
         self._count(group, 1)
         self._has_work.set()
-
-    def lane(self) -> "Lane":
-        """A handle for one source of records whose order matters."""
-        return Lane(self)
 
     async def _write_batches(self) -> None:
         while True:
@@ -125,7 +107,7 @@ class Appender:
                 ends = last - len(messages)
                 for group in batch:
                     ends += len(group.messages)
-                    group.tell(Sequence(ends))
+                    group.lane.settle(Sequence(ends))
 
     def _take(self) -> list[_Group]:
         batch: list[_Group] = []
@@ -152,7 +134,7 @@ class Appender:
 
     def _fail(self, batch: list[_Group], error: LevelogError) -> None:
         for group in batch:
-            group.tell(error)
+            group.lane.settle(error)
         self._fail_waiting(error)
 
     def _fail_waiting(self, error: LevelogError) -> None:
@@ -160,7 +142,7 @@ class Appender:
         self._has_work.clear()
         for group in waiting:
             self._count(group, -1)
-            group.tell(error)
+            group.lane.settle(error)
 
 
 class Lane:
@@ -186,7 +168,7 @@ class Lane:
         """
         await self._appender.wait_for_room()
         self._check()
-        self._appender.submit(messages, self._tell)
+        self._appender.submit(messages, self)
         self._unsettled += 1
         self._settled.clear()
 
@@ -202,7 +184,8 @@ class Lane:
         self._check()
         return self.last
 
-    def _tell(self, outcome: Outcome) -> None:
+    def settle(self, outcome: Sequence | LevelogError) -> None:
+        """Take the sequence of the last record of a submission, or the error that it failed with."""
         self._unsettled -= 1
         if isinstance(outcome, LevelogError):
             self._error = self._error or outcome

@@ -1,7 +1,7 @@
 """Converts between records and messages: the subject of a record, and the record in a message. It sends nothing."""
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import count
 from typing import Final, TypeAlias
@@ -139,8 +139,3 @@ def record_id(headers: Mapping[str, str]) -> str:
 def timestamp_nanoseconds(text: str) -> int:
     """Nanoseconds since the epoch of a time as JetStream writes it."""
     return int(datetime.fromisoformat(text).timestamp() * 1e9)
-
-
-def payload_bytes(messages: Iterable[Message]) -> int:
-    """Size of the payloads together."""
-    return sum(len(message.payload) for message in messages)

@@ -29,7 +29,7 @@ from levelog_base.wire.subjects import object_subject, partition_of
 from levelog_ingest.sources.encoding import Encoder, shown, uid_of
 from levelog_ingest.sources.known import LogState
 from levelog_ingest.status import DIFFERENCE
-from levelog_log.appender import Appender
+from levelog_log.appender import Appender, Lane
 from levelog_log.messages import RecordTooLarge
 from levelog_log.stream import LogStream
 from levelog_log.transport.wire import Message
@@ -58,7 +58,7 @@ class SourceLog:
         self._source = source
         self._resource = source.resource.group_resource
         self._stream = stream
-        self._lane = appender.lane()
+        self._lane = Lane(appender)
         self._encoder = Encoder(source, redactor)
         self._writer = stream.writer("ingest")
         self._known = state.known

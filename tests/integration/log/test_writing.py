@@ -10,7 +10,7 @@ from levelog_base.errors import ConfigurationError, IdentityMismatch, LevelogErr
 from levelog_base.wire.objects import Partition
 from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_log import appender as appending
-from levelog_log.appender import Appender
+from levelog_log.appender import Appender, Lane
 from levelog_log.messages import RecordTooLarge
 from levelog_log.publisher import MAX_MESSAGES, BatchPublisher
 from levelog_log.stream import ensure_stream, open_stream
@@ -146,7 +146,7 @@ async def test_a_record_that_is_too_large_has_no_message(nats_server: NatsServer
 async def test_batches_are_bounded_by_bytes_and_nothing_is_dropped(nats_server: NatsServer) -> None:
     async with new_log(nats_server) as stream, Appender(BatchPublisher(stream)) as appender:
         writer = writer_for(stream)
-        lane = appender.lane()
+        lane = Lane(appender)
         for version in range(1, 41):
             await lane.submit([web_message(writer, "large", version, body=b"x" * 2_000_000)])
         assert await lane.flush() == 40
@@ -171,7 +171,7 @@ async def test_no_record_of_a_lane_overtakes_a_lost_one(
     monkeypatch.setattr(appending, "BATCH_MESSAGES", 10)
     async with new_log(nats_server) as stream, Appender(LosesOne(stream)) as appender:
         writer = writer_for(stream)
-        lane, other = appender.lane(), appender.lane()
+        lane, other = Lane(appender), Lane(appender)
 
         async def feed() -> None:
             for version in count(1):
@@ -187,7 +187,7 @@ async def test_no_record_of_a_lane_overtakes_a_lost_one(
                 await spent.submit([web_message(writer, "w", 100_000)])
             with pytest.raises(Unavailable):
                 await spent.flush()
-        fresh = appender.lane()
+        fresh = Lane(appender)
         await fresh.submit([web_message(writer, "w", 200_000)])
         await fresh.flush()
         written = names_and_versions(await read_all(stream))
