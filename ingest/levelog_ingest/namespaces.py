@@ -11,9 +11,9 @@ from msgspec import Raw
 from levelog.absence import level_of
 from levelog_base.errors import LevelogError
 from levelog_ingest.feed import read_event
+from levelog_ingest.recorder import name_of
 from levelog_ingest.status import Backoff
 from levelog_ingest.sync import list_pages
-from levelog_ingest.trimming import name_of
 from levelog_kube.client import KubeClient
 
 log = logging.getLogger(__name__)

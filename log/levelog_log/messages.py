@@ -1,19 +1,26 @@
 """Converts between records and messages: the subject of a record, and the record in a message. It sends nothing."""
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from itertools import count
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from levelog_base.errors import RecordError
 from levelog_base.wire.envelope import decode, encode
 from levelog_base.wire.objects import Application, Cluster, Partition, Sequence
 from levelog_base.wire.records import (
+    MEMBER,
     BookmarkNoted,
     ContactLost,
     GapNoted,
     HistoryReverted,
+    LeftOut,
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
@@ -35,6 +42,8 @@ from levelog_base.wire.subjects import (
 )
 from levelog_log.transport.wire import Message, header_lines
 
+log = logging.getLogger(__name__)
+
 AboutResource: TypeAlias = (
     SyncStarted | SyncFinished | GapNoted | HistoryReverted | BookmarkNoted | ContactLost | ObjectUnreadable
 )
@@ -51,6 +60,9 @@ _CONTROL: Final[Mapping[type[AboutResource], Control]] = {
 
 MOST_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
 """The largest message that NATS can be set to take."""
+_TIMES: Final = ("creationTimestamp", "deletionTimestamp")
+_IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion", "generation", *_TIMES)
+_BELONGINGS: Final = ("ownerReferences", "finalizers", "labels", "annotations")
 _FIRST: Final = Partition(0)
 _FRAME_BYTES: Final = 256  # more than the headers take that a batch adds
 
@@ -99,6 +111,17 @@ class MessageWriter:
             raise RecordTooLarge(f"record for {subject} has {size} bytes; NATS takes {limit} (its setting max_payload)")
         return Message(subject, lines, payload)
 
+    def fitting(self, record: ObjectSeen | ObjectDeleted) -> Message:
+        """The message of an object; of its metadata, if the whole is too large, or else of its identity."""
+        try:
+            return self.message(record)
+        except RecordTooLarge as error:
+            log.warning("%s; only its metadata are recorded", error, extra={"object": str(record.key)})
+            try:
+                return self.message(replace(record, body=only_metadata(record.body, str(error))))
+            except RecordTooLarge:
+                return self.message(replace(record, body=only_metadata(record.body, str(error), is_least=True)))
+
     def to_all_partitions(self, record: AboutResource) -> list[Message]:
         """One message per partition for what concerns a whole resource."""
         return [self.message(record, Partition(number)) for number in range(self.partitions)]
@@ -139,3 +162,19 @@ def record_id(headers: Mapping[str, str]) -> str:
 def timestamp_nanoseconds(text: str) -> int:
     """Nanoseconds since the epoch of a time as JetStream writes it."""
     return int(datetime.fromisoformat(text).timestamp() * 1e9)
+
+
+def only_metadata(body: bytes, reason: str, *, is_least: bool = False) -> bytes:
+    """The recorded form of an object that is too large: identity, owners, and why the rest is missing.
+
+    `is_least` keeps only the identity, if even the metadata are too large.
+    """
+    given: dict[str, Any] = msgspec.json.decode(body)
+    kept = _IDENTITY if is_least else (*_IDENTITY, *_BELONGINGS)
+    return msgspec.json.encode(
+        {
+            MEMBER: LeftOut(reason=reason, bytes=len(body), sha256=sha256(body).hexdigest()),
+            **{name: given[name] for name in ("apiVersion", "kind") if name in given},
+            "metadata": {name: given["metadata"][name] for name in kept if name in given["metadata"]},
+        }
+    )

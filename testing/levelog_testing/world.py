@@ -36,7 +36,7 @@ from levelog_base.wire.records import (
     SyncStarted,
 )
 from levelog_base.wire.subjects import partition_of
-from levelog_ingest.trimming import trim
+from levelog_ingest.recorder import trim
 from levelog_kube.client import KubeClient, connect
 from levelog_kube.discovery import watchable_kinds
 from levelog_log.notifications import Listener, Notifier

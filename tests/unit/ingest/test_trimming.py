@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from levelog_base.errors import ObjectTooLarge, RecordError
 from levelog_base.wire.records import refuse_left_out
-from levelog_ingest.trimming import LAST_APPLIED, only_metadata, trim
+from levelog_ingest.recorder import LAST_APPLIED, trim
+from levelog_log.messages import only_metadata
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
