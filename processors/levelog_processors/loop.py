@@ -25,11 +25,10 @@ from levelog_processors.announcements import Announcements
 from levelog_processors.deliver.feed import RecordFeed
 from levelog_processors.deliver.timers import Timers
 from levelog_processors.engine import Engine
-from levelog_processors.fold.batches import Folded
 from levelog_processors.health import LoopHealth
 from levelog_processors.program import Program
 from levelog_processors.upkeep import PRUNE_EVERY, Statistics
-from levelog_processors.waiting import RESYNC, Arrivals, HighWatermark, Pace, Portion, Schedule
+from levelog_processors.waiting import FOLD_BATCH, RESYNC, HighWatermark, Pace, Portion, Schedule
 from levelog_store.rows import IndexKey
 
 log = logging.getLogger(__name__)
@@ -94,11 +93,15 @@ class Loop:
         self._schedule = Schedule(monotonic, is_alone=engine.claimant is not None and not engine.is_shared)
         reading = Reader(self._stream, start=start, newest=engine.newest, report=self._notifier.report)
         async with reading as reader, HighWatermark(reader, monotonic) as high_watermark:
-            arrivals, pace = Arrivals(reader, self._listener), Pace(monotonic)
+            reader.on_arrival = self._listener.nudge
+            pace = Pace(monotonic)
             self.health.begin(reader)
             try:
                 while True:
-                    records = await arrivals.records()
+                    records = await reader.next_batch(FOLD_BATCH, timedelta(0))
+                    seen_to = reader.seen_to  # every record up to here was handed out; more may come meanwhile
+                    if reader.has_arrived:  # more than one batch takes
+                        self._listener.nudge()
                     pace.begin()
                     self.health.turn(records)
                     await high_watermark.look(len(records))
@@ -109,11 +112,11 @@ class Loop:
                         self.health.catching_up.reach()
                         self._timers.open()
                         self.health.is_behind = False
-                        is_busy = await self._take_turn(arrivals.seen_to)
+                        is_busy = await self._take_turn(seen_to)
                         wait = min(self._schedule.wait, self._write_wait)
                     else:
                         first = records[0].sequence if records else start
-                        self.health.catching_up.go_on(first - 1, arrivals.seen_to, high_watermark.end)
+                        self.health.catching_up.go_on(first - 1, seen_to, high_watermark.end)
                         if len(engine.state.unwritten) >= MOST_UNWRITTEN:
                             await engine.flush()
                         is_busy, wait = bool(records), high_watermark.wait
@@ -124,7 +127,7 @@ class Loop:
                     self.health.rest()
                     if (left := pace.left) > 0:
                         await asyncio.sleep(left)
-                    if await arrivals.wait(wait):
+                    if await self._listener.wait(wait):
                         self._schedule.notified()
             except asyncio.CancelledError:
                 await self._write_last()
@@ -174,7 +177,16 @@ class Loop:
         # a wakeup may have waited for these records
         if folded.has_finished_sync:
             self._schedule.open()
-        await self._follow_up(folded, records)
+        if not folded.records:
+            return
+        self.records += folded.records
+        self._announcements.fold(folded)
+        if self._program.follows(folded.keys):
+            await self._engine.flush()
+            await self._announcements.publish()
+        if self._timers.is_needed:
+            self._timers.see(records)
+        log.debug("folded %s", counted(folded.records, "record"), extra={"sequence": records[-1].sequence})
 
     async def _write(self, read_to: Sequence, *, ends: bool) -> None:
         """Write what is folded, if it is time, and how far there was nothing to fold.
@@ -210,19 +222,6 @@ class Loop:
         if not self._writes_at:
             return RESYNC
         return timedelta(seconds=max(0.0, self._writes_at - monotonic()))
-
-    async def _follow_up(self, folded: Folded, records: list[LoggedRecord]) -> None:
-        """Count what was folded, and write it at once if somebody follows it."""
-        if not folded.records:
-            return
-        self.records += folded.records
-        self._announcements.fold(folded)
-        if self._program.follows(folded.keys):
-            await self._engine.flush()
-            await self._announcements.publish()
-        if self._timers.is_needed:
-            self._timers.see(records)
-        log.debug("folded %s", counted(folded.records, "record"), extra={"sequence": records[-1].sequence})
 
     async def _decide(self) -> bool:
         """Decide on one batch of levels; tells whether there may be more right now."""

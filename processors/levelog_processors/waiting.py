@@ -1,7 +1,7 @@
 """When the loop takes its next turn, and how much that does.
 
-`Schedule` says when levels are due, `Arrivals` waits for records and notifications, `Pace` rests between turns,
-`Portion` bounds a batch, and `HighWatermark` says how far to fold before anything is decided, which it asks the log.
+`Schedule` says when levels are due, `Pace` rests between turns, `Portion` bounds a batch, and `HighWatermark` says
+how far to fold before anything is decided, which it asks the log.
 None of them reads or writes a table.
 """
 
@@ -15,8 +15,6 @@ from typing import Final, Self
 
 from levelog.absence import level_of
 from levelog_base.errors import Unavailable
-from levelog_base.wire.records import LoggedRecord
-from levelog_log.notifications import Listener
 from levelog_log.reader import Reader
 from levelog_processors.decide.tally import BATCH, EvaluationBatch
 from levelog_store.fold.changes import Wake
@@ -163,29 +161,6 @@ SPRINT: Final = timedelta(seconds=0.2)
 
 MOST_REST: Final = timedelta(milliseconds=40)
 """How long it rests at most between two passes."""
-
-
-class Arrivals:
-    """What a processor waits for between two batches: records, or a notification."""
-
-    def __init__(self, reader: Reader, listener: Listener) -> None:
-        self._reader = reader
-        self._listener = listener
-        reader.on_arrival = listener.nudge
-        self.seen_to = reader.seen_to
-        """Up to here every record was handed out; the reader itself may be further."""
-
-    async def records(self) -> list[LoggedRecord]:
-        """Return the records that have arrived."""
-        found = await self._reader.next_batch(FOLD_BATCH, timedelta(0))
-        self.seen_to = self._reader.seen_to
-        if self._reader.has_arrived:  # more than one batch takes
-            self._listener.nudge()
-        return found
-
-    async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
-        """Wait for records or a notification, at most for the time-out; tells whether a notification came."""
-        return await self._listener.wait(timeout)
 
 
 class Pace:

@@ -9,7 +9,7 @@ from levelog import Intent, Level, Operator, Resource
 from levelog.levels import Levels
 from levelog_log.notifications import Listener, Notifier, Topic
 from levelog_log.reader import Reader
-from levelog_processors.waiting import Arrivals, HighWatermark, Pace
+from levelog_processors.waiting import HighWatermark, Pace
 from levelog_store.tables import levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -115,22 +115,17 @@ async def test_an_answer_of_the_log_is_heard_as_soon_as_it_comes_however_fast_th
     nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("levelog_processors.waiting.RESYNC", timedelta(hours=1))
-    rests, wait, end = asyncio.Event(), Arrivals.wait, Reader.find_end
+    rests, end = asyncio.Event(), Reader.find_end
 
     def left(_: Pace) -> float:
         rests.set()
         return 0.5
-
-    async def waiting(arrivals: Arrivals, most: timedelta) -> bool:
-        rests.set()
-        return await wait(arrivals, most)
 
     async def answering(reader: Reader) -> int:
         await rests.wait()
         return await end(reader)
 
     monkeypatch.setattr(Pace, "left", property(left))
-    monkeypatch.setattr(Arrivals, "wait", waiting)
     monkeypatch.setattr(Reader, "find_end", answering)
     async with Processing(nats_server.url, database_url) as stack:
         processor = stack.start()
