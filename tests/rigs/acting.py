@@ -209,9 +209,9 @@ class Acting(Assembled):
         """All intents by their keys."""
         return await intents_by_key(self.database)
 
-    def sent(self, *, name: str | None = None, verb: str | None = None) -> list[ApiRequest]:
+    def sent(self, *, name: str | None = None) -> list[ApiRequest]:
         """Writes that the actuator sent, whatever became of them."""
-        where = asks(verb, name=name, user_agent=ACTUATOR)
+        where = asks(name=name, user_agent=ACTUATOR)
         return [each.request for each in self.proxy.log if where(each.request) and each.request.is_write]
 
     def effective(self, *, name: str | None = None) -> list[ApiRequest]:

@@ -69,20 +69,13 @@ Where = Callable[[ApiRequest], bool]
 
 
 def asks(
-    verb: str | None = None,
-    resource: str | None = None,
-    *,
-    namespace: str | None = None,
-    name: str | None = None,
-    subresource: str | None = None,
-    user_agent: str = "",
+    verb: str | None = None, resource: str | None = None, *, name: str | None = None, user_agent: str = ""
 ) -> Where:
     """Whether a request is of this kind; what is None is not looked at. `user_agent` is how it begins."""
-    wanted = (verb, resource, namespace, name, subresource)
 
     def is_such(request: ApiRequest) -> bool:
-        alike = all(want in (None, is_) for want, is_ in zip(wanted, request.point[:5], strict=True))
-        return alike and request.user_agent.startswith(user_agent)
+        asked = ((verb, request.verb), (resource, request.resource), (name, request.name))
+        return all(want in (None, is_) for want, is_ in asked) and request.user_agent.startswith(user_agent)
 
     return is_such
 

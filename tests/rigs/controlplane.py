@@ -173,14 +173,14 @@ class ControlPlane(Server):
 
         await until(is_healthy, "a kube-controller-manager that is healthy", seconds=START_SECONDS)
 
-    async def kubeconfig_for(self, rules: Sequence[Mapping[str, Sequence[str]]], *, namespace: str = "default") -> Path:
+    async def kubeconfig_for(self, rules: Sequence[Mapping[str, Sequence[str]]]) -> Path:
         """A kubeconfig of a new account with these rights and no other: see `Api.create_account`."""
-        name, token = await self.admin.create_account(rules, namespace=namespace)
-        return self._write_kubeconfig(name, token, namespace=namespace)
+        name, token = await self.admin.create_account(rules)
+        return self._write_kubeconfig(name, token)
 
-    def _write_kubeconfig(self, user: str, token: str, *, namespace: str = "default") -> Path:
+    def _write_kubeconfig(self, user: str, token: str) -> Path:
         path = self.folder / f"{user}.kubeconfig"
-        return write_kubeconfig(path, url=self.url, ca_file=self.ca_file, user=user, token=token, namespace=namespace)
+        return write_kubeconfig(path, url=self.url, ca_file=self.ca_file, user=user, token=token)
 
     def _start_etcd(self) -> Process:
         return Process(

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -138,14 +138,13 @@ class PostgresServer(PostgresDatabases, Server):
 
     Limits: without `is_durable` its data are where temporary files are, and nothing is synced: what is committed
     survives `kill()`, not a crash of the machine, and commits cost less than they do elsewhere. Text sorts by its
-    bytes, unlike in most installations. `settings` are added to the server's configuration.
+    bytes, unlike in most installations.
     """
 
     def __init__(
         self,
         *,
         is_durable: bool = False,
-        settings: Mapping[str, str] | None = None,
         standby_of: int | None = None,
         has_identity: bool = False,
     ) -> None:
@@ -164,7 +163,6 @@ class PostgresServer(PostgresDatabases, Server):
             "unix_socket_directories": "",
             "fsync": durability,
             "full_page_writes": durability,
-            **(settings or {}),
         }
         self._account = ACCOUNT_FOR_ROOT if os.geteuid() == 0 else None
         self.folder = Path(tempfile.mkdtemp(prefix="levelog-postgres-", dir="/var/tmp" if is_durable else None))

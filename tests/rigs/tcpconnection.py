@@ -52,9 +52,9 @@ class Trigger:
         self.then(connection)
         self.fired += 1
 
-    async def until_fired(self, times: int = 1, *, seconds: float = 30.0) -> None:
-        """Wait until it fired so many times."""
-        await until(lambda: self.fired >= times, f"{self.pattern!r} from the {self.source}", seconds=seconds)
+    async def until_fired(self) -> None:
+        """Wait until it fired."""
+        await until(lambda: self.fired > 0, f"{self.pattern!r} from the {self.source}", seconds=30)
 
 
 @dataclass
@@ -81,7 +81,7 @@ class TcpConnection:
         self._writers: dict[Source, asyncio.StreamWriter] = {"client": server[1], "server": client[1]}
         self._flows: dict[Source, asyncio.Event] = {source: asyncio.Event() for source in SOURCES}
         self._tails: dict[Trigger, bytes] = {}
-        self._loses_answer: HangUp | None = None
+        self._loses_answer = False
         for source in SOURCES:
             if source not in conditions.paused:
                 self.resume(source)
@@ -114,9 +114,9 @@ class TcpConnection:
             writer.transport.abort()
         self.resume()
 
-    def lose_answer(self, how: HangUp = "fin") -> None:
+    def lose_answer(self) -> None:
         """Cut the connection when the server sends next, passing on nothing of that."""
-        self._loses_answer = how
+        self._loses_answer = True
 
     async def run(self) -> None:
         """Pass on bytes until both sides have ended."""
@@ -134,7 +134,7 @@ class TcpConnection:
             while piece := await reader.read(PIECE_BYTES):
                 await self._flows[source].wait()
                 if source == "server" and self._loses_answer:
-                    self.cut(self._loses_answer)
+                    self.cut()
                 await self._pass_on(source, piece, writer)
             await self._flows[source].wait()
             with suppress(OSError):  # of a side that is gone already: shutdown() says so by ENOTCONN

@@ -64,12 +64,12 @@ class Judge:
         self._newest: dict[str, int] = {}
         self._called: Counter[tuple[str, ...]] = Counter()
 
-    async def until_settled(self, seconds: float = SETTLED_SECONDS) -> tuple[float, float]:
+    async def until_settled(self) -> tuple[float, float]:
         """Wait until children are as wanted, and until nothing is left to do; returns after how many seconds."""
         began = time.monotonic()
-        await until(self._children_are_right, "children as wanted", seconds=seconds, pause=0.1)
+        await until(self._children_are_right, "children as wanted", seconds=SETTLED_SECONDS, pause=0.1)
         right = time.monotonic() - began
-        await until(self._is_settled, "everything settled", seconds=seconds, pause=0.2)
+        await until(self._is_settled, "everything settled", seconds=SETTLED_SECONDS, pause=0.2)
         return right, time.monotonic() - began
 
     async def verdict(self, fault: Fault) -> Verdict:
