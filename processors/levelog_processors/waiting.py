@@ -1,8 +1,7 @@
 """When the loop takes its next turn, and how much that does.
 
 `Schedule` says when levels are due, `Pace` rests between turns, `Portion` bounds a batch, and `HighWatermark` says
-how far to fold before anything is decided, which it asks the log.
-None of them reads or writes a table.
+how far to fold before anything is decided, which it asks the log. None of them reads or writes a table.
 """
 
 import asyncio
