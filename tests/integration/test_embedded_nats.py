@@ -62,7 +62,7 @@ async def holder(folder: Path) -> tuple[Process, str]:
     return process, await until(started, "an embedded nats-server")
 
 
-async def test_it_syncs_and_takes_large_messages_of_who_reads_the_token_in_the_directory(
+async def test_the_embedded_server_syncs_and_takes_large_messages_from_whoever_has_the_token(
     tmp_path: Path,
 ) -> None:
     data = DataDir(tmp_path / "data")

@@ -118,7 +118,7 @@ async def scraped_in_sync(running: Running, levels: int) -> Scraped:
     return found[0]
 
 
-async def test_a_change_and_what_undoes_it_move_what_counts_and_times_them_by_labels_that_name_no_object(
+async def test_a_change_and_what_undoes_it_are_counted_and_timed_under_labels_without_objects(
     sandbox: Sandbox, running: Running
 ) -> None:
     before = await scraped_in_sync(running, 0)

@@ -87,7 +87,7 @@ async def test_broken_code_is_told_once_and_the_code_before_it_runs_on_until_it_
         assert await running.stops() == 0
 
 
-async def test_broken_at_first_it_waits_what_ends_starts_at_the_next_change_and_killed_it_leaves_nothing_running(
+async def test_reloading_waits_for_code_that_runs_and_leaves_nothing_running_when_it_is_killed(
     sandbox: Sandbox, levelog: Levelog
 ) -> None:
     file = levelog.folder / "webs.py"

@@ -36,7 +36,7 @@ async def statuses(stack: Processing) -> dict[str, str]:
     return {row["view"].partition("/")[2]: row["status"] for row in await stack.rows(levels)}
 
 
-async def test_a_view_that_asks_wakes_when_history_is_missed_and_listed_again_and_not_for_bookmarks_or_other_lists(
+async def test_a_view_that_asks_is_woken_when_history_is_lost_and_when_it_is_listed_again_alone(
     nats_server: NatsServer, database_url: str
 ) -> None:
     async with Processing(nats_server.url, database_url, [operator()]) as stack:

@@ -165,7 +165,7 @@ def told_of(operator: Operator) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", ["async def", "def"])
-def test_a_hook_that_wants_to_end_its_process_fails_as_one_that_raises_and_keeps_no_clean_up_from_running(
+def test_a_hook_that_exits_fails_as_one_that_raises_and_clean_ups_still_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     source = f"""
