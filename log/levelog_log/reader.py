@@ -225,9 +225,8 @@ class Reader:
             except LevelogError as error:
                 self._fail(error)
                 return
-            except Exception as error:  # whoever waits has to hear of a mistake in here too
-                log.exception("reading the log failed")
-                self._fail(LevelogError(f"reading the log failed: {error}"))
+            except Exception as error:  # noqa: BLE001 - whoever waits has to hear of a mistake in here too
+                self._fail_by_mistake(error)
                 return
             pause = _PAUSE
             await self._wait_for_attention()
@@ -317,6 +316,12 @@ class Reader:
         await self.stream.connection.publish_all((Message(f"$JS.API.CONSUMER.{what}", b"", payload, reply),))
 
     async def _receive(self, message: Msg) -> None:
+        try:
+            self._take_in(message)
+        except Exception as error:  # noqa: BLE001 - NATS' client would log it, and go on with the next record
+            self._fail_by_mistake(error)
+
+    def _take_in(self, message: Msg) -> None:
         """Take in a record, or what the server says about a request for records."""
         self._heard_at = time.monotonic()
         headers = message.headers or {}
@@ -366,6 +371,10 @@ class Reader:
             self._reported_at = time.monotonic()
             for each in self.chains.breaks:
                 await self._report(each)
+
+    def _fail_by_mistake(self, error: Exception) -> None:
+        log.error("reading the log failed", exc_info=error)
+        self._fail(LevelogError(f"reading the log failed: {error}"))
 
     def _fail(self, error: LevelogError) -> None:
         self._failure = error

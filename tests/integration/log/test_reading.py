@@ -2,7 +2,7 @@ import asyncio
 import shutil
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
@@ -14,7 +14,6 @@ from levelog_log import reader as reading
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream, open_stream
-from levelog_log.transport.jetstream import StreamState
 from rigs.logs import (
     MOMENT,
     delete_stream,
@@ -272,14 +271,16 @@ async def test_a_record_that_does_not_come_is_told_and_asked_for_again_after_a_p
                 assert sequences(await read(reader, 5)) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("mistaken", ["levelog_log.stream.LogStream.state", "levelog_log.reader.partition_in"])
 async def test_a_mistake_in_reading_is_told_to_who_waits(
-    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, mistaken: str
 ) -> None:
-    async def state() -> StreamState:
+    def mistake(*_: object) -> NoReturn:
         raise ZeroDivisionError("a mistake")
 
     async with new_log(nats_server) as stream:
-        monkeypatch.setattr(stream, "state", state)
+        await publish(stream, range(1))
+        monkeypatch.setattr(mistaken, mistake)
         async with Reader(stream) as reader:
             with pytest.raises(LevelogError, match="reading the log failed: a mistake"):
                 await read(reader, 1)
