@@ -237,8 +237,9 @@ class Watcher:
                     return "list"
                 continue
             troubles.has_expired = False
-            troubles.over()
-            if not has_heard and time.monotonic() - began < _SHORT_WATCH_SECONDS:
+            if has_heard or time.monotonic() - began >= _SHORT_WATCH_SECONDS:
+                troubles.over()
+            else:
                 await asyncio.sleep(troubles.backoff.failed().total_seconds())
 
     async def _until_gap(self) -> Ended:

@@ -23,7 +23,7 @@ from levelog_base.wire.records import (
 from levelog_ingest import ingest as ingest_
 from levelog_ingest import watcher
 from levelog_ingest.ingest import Ingest
-from levelog_ingest.status import ResourceStatus, WatchedResource
+from levelog_ingest.status import FIRST, Backoff, ResourceStatus, WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import Absent, absence_of, resolve
 from levelog_log.publisher import BatchPublisher
@@ -31,6 +31,7 @@ from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
 from levelog_sandbox.api.urltargets import Denial
 from levelog_sandbox.sandbox import Sandbox
+from rigs.faults import DropWatch
 from rigs.ingesting import (
     CONFIG_MAPS,
     config_map,
@@ -53,7 +54,7 @@ from rigs.logs import (
     writer_for,
 )
 from rigs.nats import NatsServer
-from rigs.routes import Route, route_of
+from rigs.routes import WATCHES, Route, route_of
 from rigs.waiting import until
 
 SECRETS = WatchedResource(resource=GroupResource(group="", resource="secrets"), version="v1")
@@ -174,6 +175,25 @@ async def test_a_watch_that_is_taken_up_says_at_once_that_it_is_there(world: Rou
         records = await until_recorded(world.stream, bookmarks)
     assert not any(isinstance(each.record, GapNoted) for each in records)
     assert len(bookmarks(records)) == 1
+
+
+async def test_watches_that_end_at_once_are_opened_less_and_less_often(
+    world: Route, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = list[timedelta]()
+    failed = Backoff.failed
+
+    def noting(self: Backoff, at_least: timedelta | None = None) -> timedelta:
+        waits.append(failed(self, at_least))
+        return waits[-1]
+
+    async with ingesting(world.kubeconfig, world.stream) as ingest:
+        await until_watching(ingest)
+        await until_recorded(world.stream, lists)
+    world.proxy.add(DropWatch(), WATCHES, times=None)
+    monkeypatch.setattr(Backoff, "failed", noting)
+    async with ingesting(world.kubeconfig, world.stream):
+        await until(lambda: any(wait > FIRST for wait in waits), "a wait that is longer than the first")
 
 
 async def test_a_list_older_than_half_the_retention_is_made_again_without_a_gap(world: Route) -> None:
