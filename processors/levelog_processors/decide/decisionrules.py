@@ -108,7 +108,7 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
 
 
 def _is_news(look: Outlook, verdict: "_Verdict") -> bool:
-    """Tell whether the level stands otherwise than before, for whom that is all that counts."""
+    """Tell whether those have news who look at nothing but how the level stands: daemons, and views of other levels."""
     before, seen = look.facts.before, look.seen
     is_other = (verdict.status, verdict.reason, _drift(look)) != (before.status, before.reason, before.drift)
     has_other_children = seen is not None and look.level is not None and seen.desired != before.desired

@@ -90,7 +90,10 @@ class State(Contents):
         self.ask({level: wake for level, wake in changes.wakes.items() if level[0] in anew or level in self.outdated})
 
     def apply(self, changes: Changes, *, is_leased: bool = True) -> dict[ViewParent, Wake]:
-        """Take the changes of a part; returns the levels that it wakes. `is_leased`: it is of partitions that are."""
+        """Take the changes of a part; returns the levels here that it wakes.
+
+        Without `is_leased`, the part is of other processes' partitions: these write what it tells.
+        """
         self.noted = self.unwritten if is_leased else None
         self._hold(changes)
         self._go(changes.gone, is_leased=is_leased)
@@ -214,9 +217,10 @@ class State(Contents):
         self._settle()
 
     def _settle(self) -> None:
-        """Settle the writes that the log shows, of those that SQL is told next.
+        """Settle those writes that the log shows already, of those that SQL is told next.
 
-        Of an intent that was carried out twice, it has to show both.
+        Of an intent that was carried out twice, it has to show both. `is_settled` tells of all others, as of one whose
+        target is not watched, when their levels are decided on.
         """
         ends = self.ends
         unseen = {each.record.key for each, _ in ends.receipts if not self._shows(each.record)}

@@ -147,21 +147,21 @@ class Executor:
         """What follows from an error of an attempt; logs it unless it is Retry, GiveUp or levelog's own."""
         of, limits = attempt.of, attempt.of.limits
         text, delay = words_for(of.title, error), limits.backoff
-        is_retry, is_called, did_nothing = True, True, False
+        is_limited, is_called, did_nothing = True, True, False
         match error:
             case GiveUp():
                 return Failure(error=text, is_final=True)
             case StillRuns():
                 delay = max(self._schedule(attempt.number, attempt.longest), PATIENCE)
-                is_retry, is_called = False, False
+                is_limited, is_called = False, False
             case Retry():
                 delay = limits.backoff if error.asked is None else error.asked
-                is_retry, did_nothing = error.is_counted, True
+                is_limited, did_nothing = error.is_counted, True
             case _:
                 if not isinstance(error, HandlerFault):
                     kind, _, name = of.title.rpartition(" ")
                     tell_fault(kind, name, of.origin, error, subject=attempt.subject, clean=self._clean)
-        if is_retry and limits.retries is not None and attempt.number > limits.retries:
+        if is_limited and limits.retries is not None and attempt.number > limits.retries:  # the first is no retry
             return Failure(error=text, is_final=True)
         if delay is None:
             delay = self._schedule(attempt.number, attempt.longest)
