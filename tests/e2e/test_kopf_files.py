@@ -190,5 +190,5 @@ async def test_everything_is_what_the_server_serves_and_the_account_may_watch(
         await followed.tells("webs.example.com", "first")
         log = process.log.read_text()
     assert "seen is for EVERYTHING: 4 kinds that are served now" in log
-    [left] = [line for line in log.splitlines() if "left out, which may not be listed and watched" in line]
+    [left] = [line for line in log.splitlines() if "left out, as this account may not list and watch" in line]
     assert {"secrets,", "pods,", "deployments.apps,", "events,"} <= {*left.split()}
