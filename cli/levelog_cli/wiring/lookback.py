@@ -269,6 +269,6 @@ async def _tell_beginning(source: RecordSource) -> None:
     first, record, _ = await source.ends()
     if first > 1:
         since = f", {record.record.time:%Y-%m-%d %H:%M:%S} UTC" if record else ""
-        sys.stderr.write(f"{source.name} begins with record {first}{since}; older ones have expired\n")
+        sys.stderr.write(f"{source.name} begins with record {first}{since}; it holds no older ones\n")
     if isinstance(source, LogSource) and (missing := (await source.stream.state()).missing):
         sys.stderr.write(f"{source.name} lacks {counted(missing, 'record')} from between its first and its last\n")
