@@ -60,8 +60,9 @@ def _slowed(function: Callable[..., Any], pause: Callable[[], Any]) -> Callable[
     @wraps(function)
     async def iterate(*args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
         async for each in function(*args, **kwargs):
-            await pause()
-            yield each
+            for one in each:  # what came in one piece comes in many
+                await pause()
+                yield [one]
 
     @asynccontextmanager
     async def enter(*args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
