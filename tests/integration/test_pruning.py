@@ -98,7 +98,7 @@ async def test_what_the_log_has_outlived_goes(nats_server: NatsServer, database_
 
 
 async def test_rows_go_as_records_expire(nats_server: NatsServer, database_url: str) -> None:
-    async with Processing(nats_server.url, database_url, max_age=timedelta(seconds=1)) as stack:
+    async with Processing(nats_server.url, database_url) as stack:
         stack.start()
         there = pod("lonely", 2)
         await stack.folded(await stack.listed(there, version=2))
@@ -107,7 +107,7 @@ async def test_rows_go_as_records_expire(nats_server: NatsServer, database_url: 
         epochs = {row["partition"]: row["epoch"] for row in await stack.rows(leases)}
         pruner = Pruner(stack.database, stack.scope, stack.stream, epochs[PARTITION])
         assert len(await stack.rows(tombstones)) == 1
-        await until(stack.stream.state, "the end of the records", accept=lambda found: found.first_seq > last)
+        await stack.expire(last)
         await pruner.prune()
         assert await stack.rows(tombstones) == []
 

@@ -55,13 +55,11 @@ class Processing(Assembled):
         operators: Sequence[Operator] | None = None,
         *,
         cluster: Cluster = CLUSTER,
-        max_age: timedelta | None = None,
         redaction: str = "",
     ) -> None:
-        """`max_age`: when records expire; None: not soon. `redaction`: the digest that the log notes."""
+        """`redaction`: the digest that the log notes."""
         self._redaction = redaction
         self._cluster = cluster
-        self._max_age = max_age
         self._nats_url = nats_url
         self._database_url = database_url
         self.program = Program(operators or load_operators([WEBS_FILE]))
@@ -77,9 +75,7 @@ class Processing(Assembled):
     async def _open(self, stack: AsyncExitStack) -> None:
         connection = await stack.enter_async_context(await connect(self._nats_url))
         be_back_soon(connection)
-        self.stream = await ensure_stream(
-            connection, self._cluster, partitions=PARTITIONS, max_age=self._max_age, redaction=self._redaction
-        )
+        self.stream = await ensure_stream(connection, self._cluster, partitions=PARTITIONS, redaction=self._redaction)
         self._appender = await stack.enter_async_context(Appender(BatchPublisher(self.stream)))
         self._writer = MessageWriter(self._cluster, PARTITIONS, source="test")
         await migrate(self._database_url)
