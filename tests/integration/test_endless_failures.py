@@ -78,6 +78,7 @@ def reason(simulation: Simulation) -> str:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "refusal",
     [

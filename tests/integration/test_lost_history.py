@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
+from levelog_processors import waiting
 from levelog_store.tables import checkpoints, objects
 from rigs.logs import be_back_soon, expire
 from rigs.nats import NatsServer
@@ -108,9 +110,10 @@ async def test_invariant_13_a_restored_log_that_has_grown_is_folded_from_its_beg
 
 @pytest.mark.parametrize("how", ["lost", "held up"])
 async def test_invariant_9_what_happened_while_nobody_read_is_folded_before_anything_is_decided(
-    nats_server: NatsServer, tmp_path: Path, how: str
+    nats_server: NatsServer, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a connection that is lost, and with one that stands still, as in a process that was paused."""
+    monkeypatch.setattr(waiting, "MOST_HELD_UP", timedelta(minutes=5))
     async with standing_still(nats_server, tmp_path) as (stack, proxy, stream):
         processor = stack.start()
         await stack.folded(await stack.listed(web("shop", 1, replicas=0)))

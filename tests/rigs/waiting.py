@@ -31,12 +31,12 @@ async def until(
     *,
     accept: Callable[[Any], object] = bool,
     despite: type[Exception] | tuple[type[Exception], ...] = (),
-    seconds: float = 30.0,
+    seconds: float = 90.0,
     pause: float = 0.02,
 ) -> Any:
     """Ask until the answer is true, or one that `accept` takes, and return it.
 
-    `what` completes the sentence "not seen within 30 s: ..." of the TimeoutError. The condition is asked at least once,
+    `what` completes the sentence "not seen within 90 s: ..." of the TimeoutError. The condition is asked at least once,
     and its exceptions are raised at once, but for those that it is asked again `despite`. A question that takes long is
     asked less often: it may hold up what it is about.
     """
