@@ -74,7 +74,7 @@ def test_entries_go_once_their_object_has_not_changed_for_that_long(state: State
     assert recent_of(state) == {P, Q}
     changes = fold(state, tick(60), first=4)
     assert recent_of(state) == {Q}
-    assert changes.entries_removed == [("webs/recent", '"o"', P, 0)]
+    assert changes.entries == {("webs/recent", '"o"', P, 0): None}
     assert changes.keys == {("webs/recent", '"o"'): 4, ("webs/recent", "*0"): 4}
 
 
@@ -114,7 +114,7 @@ def test_entries_computed_anew_end_as_long_after_the_record_as_ever() -> None:
     rows = Fold(program, "webs", PriorState()).records(logged(seen, partitions=1)).objects.values()
     prior = PriorState(times={0: NOON + timedelta(minutes=60)})
     changes = Fold(program, "webs", prior).index_anew(index, rows, 9)
-    written = [(name, entry.expires_at) for name, entry in changes.entries_written]
+    written = [(name, entry and entry.expires_at) for (_, _, name, _), entry in changes.entries.items()]
     assert written == [(Q, NOON + timedelta(minutes=90))]
 
 

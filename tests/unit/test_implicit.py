@@ -62,7 +62,8 @@ def test_each_class_is_an_index_of_its_own_that_is_watched_and_has_no_sql_view()
 def test_the_fold_keeps_what_the_class_names_under_namespace_and_name() -> None:
     program = Program([op])
     first = Fold(program, "webs", PriorState()).records(logged([pod("shop-0", 2, annotations={"n": "1"})]))
-    [(name, entry)] = first.entries_written
+    [((_, _, name, _), entry)] = first.entries.items()
+    assert entry is not None
     assert (name, entry.index, entry.key) == ("pods/default/shop-0", "webs/@Pod", '["default","shop-0"]')
     assert b'"image":"a"' in entry.value
     prior = PriorState(entries_of=lambda _: [entry])

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from levelog import Index, Level, Operator
 from levelog.handlers.indexers import call_entry
 from levelog_base.secrets.redaction import Redactor
-from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog_base.wire.objects import Version
+from levelog_base.wire.records import BookmarkNoted, ContactLost, LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_base.wire.subjects import partition_of
 from levelog_processors.decide.evaluating import Evaluator
 from levelog_processors.fold.batches import parts
@@ -32,7 +33,7 @@ from levelog_store.rows import ERRORS, Entry, LevelRow, Scope, StoredObject
 from rigs.histories import CHANGES, PARTITIONS, Changes, Web, images, told
 from rigs.intents import intent
 from rigs.run.examples import examples
-from rigs.webs import NOON, deleted, logged, pod, receipt, web
+from rigs.webs import NOON, WEBS, deleted, lists_done, logged, pod, receipt, web
 
 MINUTE = timedelta(minutes=1)
 op = Operator("webs")
@@ -103,6 +104,23 @@ def test_invariant_20_the_state_is_the_same_however_the_records_were_batched(
     for begin, end in pairwise([0, *sorted(cut for cut in cuts if cut < len(records)), len(records)]):
         fold(other, records[begin:end])
     assert shown(one) == shown(other)
+
+
+def away_and_back() -> list[Any]:
+    begun, ended = lists_done(WEBS, 1)
+    lost = ContactLost(resource=WEBS, error="away", time=NOON)
+    return [begun, ended, lost, BookmarkNoted(resource=WEBS, version=Version(2), time=NOON), lost]
+
+
+@pytest.mark.parametrize("records", [away_and_back()])
+def test_invariant_20_what_undoes_what_came_before_does_so_within_a_batch(records: Sequence[Any]) -> None:
+    told = logged(records, partitions=PARTITIONS, partition=partition_of(web("shop", 1).key, PARTITIONS))
+    for end in range(1, len(told) + 1):
+        one, other = state(), state()
+        for each in told[:end]:
+            fold(one, [each])
+        fold(other, told[:end])
+        assert shown(one) == shown(other), records[end - 1]
 
 
 def asked(wakes: Wakes, *levels: str) -> None:

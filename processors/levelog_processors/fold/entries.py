@@ -117,12 +117,12 @@ def replace_entries(
     causes = changes.records_of.get(name, (sequence,))
     for place, entry in old.items():
         if place not in new:
-            changes.entries_removed.append((entry.index, entry.key, name, entry.ordinal))
+            changes.entries[entry.index, entry.key, name, entry.ordinal] = None
             change_key(changes, entry, partition, sequence, causes)
     for place, entry in new.items():
         before = old.get(place)
         if before != entry:
-            changes.entries_written.append((name, entry))
+            changes.entries[entry.index, entry.key, name, entry.ordinal] = entry
         if before is None or before.value != entry.value:
             change_key(changes, entry, partition, sequence, causes)
 

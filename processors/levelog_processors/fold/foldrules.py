@@ -140,7 +140,7 @@ class Fold:
             if row is None or point is None or name in touched:
                 continue
             if is_expired(entry, self._times.get(row.partition)):
-                self._changes.entries_removed.append((entry.index, entry.key, name, entry.ordinal))
+                self._changes.entries[entry.index, entry.key, name, entry.ordinal] = None
                 change_key(self._changes, entry, row.partition, point.sequence, (point.sequence,))
 
     def _take(self, logged: LoggedRecord) -> None:

@@ -91,7 +91,5 @@ def note_sync(changes: Changes, before: SyncRow | None, after: SyncRow, sequence
         return
     index, key = contact_key(after.resource)
     changes.change_key((index, key), sequence, (sequence,))
-    if after.is_stale:
-        changes.entries_written.append((CONTACT, Entry(index, key, after.partition, b"true")))
-    else:
-        changes.entries_removed.append((index, key, CONTACT, after.partition))
+    entry = Entry(index, key, after.partition, b"true") if after.is_stale else None
+    changes.entries[index, key, CONTACT, after.partition] = entry

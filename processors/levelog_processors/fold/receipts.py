@@ -57,10 +57,7 @@ class Receipts:
     def remember(self) -> None:
         """Write the entries."""
         for (index, key, name), (memory, logged) in self._memories.items():
-            if memory.entry is None:
-                self._changes.entries_removed.append((index, key, name, 0))
-            else:
-                self._changes.entries_written.append((name, memory.entry))
+            self._changes.entries[index, key, name, 0] = memory.entry
             at = logged.sequence
             change_key(self._changes, memory.entry or Entry(index, key, 0, b""), logged.partition, at, (at,))
 

@@ -127,10 +127,11 @@ class State(Contents):
         for tombstone in changes.tombstones.values():
             self.drop(tombstone.object)
             self.bury(tombstone)
-        for index, key, name, ordinal in changes.entries_removed:
-            self.remove_entry(name, (index, key, ordinal))
-        for name, entry in changes.entries_written:
-            self.put_entry(name, entry)
+        for (index, key, name, ordinal), entry in changes.entries.items():
+            if entry is None:
+                self.remove_entry(name, (index, key, ordinal))
+            else:
+                self.put_entry(name, entry)
         for parent in changes.calls_forgotten:
             self.forget_calls(parent, changes.calls_kept)
         self.syncs |= changes.syncs

@@ -112,10 +112,8 @@ class Changes(Struct):
     """Objects that a record showed unchanged, and its sequence: a list that holds them does not sweep them."""
     tombstones_lifted: set[str] = set()
     """Objects that exist again."""
-    entries_removed: list[tuple[str, str, str, int]] = []
-    """index, key, object, ordinal"""
-    entries_written: list[tuple[str, Entry]] = []
-    """object and entry"""
+    entries: dict[tuple[str, str, str, int], Entry | None] = {}
+    """What there is from now on by index, key, object and ordinal; None: nothing any more."""
     keys: dict[IndexKey, int] = {}
     """Sequence of the record that changed the key last."""
     records_of: dict[str, tuple[int, ...]] = {}
