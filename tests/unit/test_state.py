@@ -1,5 +1,6 @@
 """State: what the log shows, in memory, however the records came; and which levels are asked for, in which order."""
 
+import sys
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -121,6 +122,18 @@ def test_invariant_20_what_undoes_what_came_before_does_so_within_a_batch(record
             fold(one, [each])
         fold(other, told[:end])
         assert shown(one) == shown(other), records[end - 1]
+
+
+def test_any_number_of_changes_of_one_object_may_be_in_a_batch_that_its_end_is_handled_of() -> None:
+    ending = Operator("webs")
+
+    @ending.on.delete(Web)
+    def end(web: Web) -> None:
+        """Every record of such a Web is looked at, since one may end it."""
+
+    of, most = State(Program([ending]), "webs", PARTITIONS), 2 * sys.getrecursionlimit()
+    fold(of, logged([web("shop", version) for version in range(1, most + 1)], partitions=PARTITIONS))
+    assert of.objects[SHOP].version == most
 
 
 def asked(wakes: Wakes, *levels: str) -> None:

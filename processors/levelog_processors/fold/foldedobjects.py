@@ -64,7 +64,10 @@ class Latest(Struct):
 
     def story(self) -> "list[Latest]":
         """The records of the batch that changed the object, oldest first."""
-        return [*(self.before.story() if self.before is not None else ()), self]
+        story = [self]
+        while (before := story[-1].before) is not None:
+            story.append(before)
+        return story[::-1]
 
     @property
     def is_deletion(self) -> bool:
