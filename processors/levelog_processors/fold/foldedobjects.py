@@ -55,10 +55,11 @@ class Latest(Struct):
 
     record: ObjectSeen | ObjectDeleted
     logged: LoggedRecord
+    """The same, or a later one that repeats it."""
     now: datetime | None
     """Time of the partition at that record."""
-    causes: tuple[int, ...]
-    """All records of the batch that changed the object."""
+    sequence: int
+    """Of the record, which changed the object."""
     before: "Latest | None"
     """The one of the batch that it took the place of."""
 
@@ -68,6 +69,11 @@ class Latest(Struct):
         while (before := story[-1].before) is not None:
             story.append(before)
         return story[::-1]
+
+    @property
+    def causes(self) -> tuple[int, ...]:
+        """Sequences of these."""
+        return tuple(each.sequence for each in self.story())
 
     @property
     def is_deletion(self) -> bool:

@@ -190,10 +190,8 @@ class Fold:
         elif error := unreadable(record):
             self._skip(logged, name, error)
         elif not self._is_outdated(logged.partition, record):
-            before = self._latest.get(name)
-            causes = before.causes if before is not None else ()
             now = self._times.get(logged.partition)
-            self._latest[name] = Latest(record, logged, now, (*causes, logged.sequence), before)
+            self._latest[name] = Latest(record, logged, now, logged.sequence, self._latest.get(name))
 
     def _is_outdated(self, partition: int, record: ObjectSeen | ObjectDeleted) -> bool:
         """Tell whether a record is in an older API version than the resource is recorded in."""
@@ -239,10 +237,10 @@ class Fold:
 
     def _change_object(self, name: str, last: Latest) -> None:
         """Make an object what its newest record says, with its entries, and wake the levels that see it as a parent."""
-        record, logged = last.record, last.logged
+        record, logged, causes = last.record, last.logged, last.causes
         self._changes.seen_again.pop(name, None)
-        if len(last.causes) > 1:
-            self._changes.records_of[name] = last.causes
+        if causes != (logged.sequence,):
+            self._changes.records_of[name] = causes
         resource = str(record.key.group_resource)
         if handling := self._program.views_of_deleted(resource):
             self._keep_deleted(name, last, handling)
@@ -273,7 +271,7 @@ class Fold:
             fresh = unexpired(fresh, self._times.get(logged.partition))
             self._replace_entries(name, logged.partition, fresh, logged.sequence)
         for view in views:
-            self._wake_or_drop_level(view, name, record.uid, record.body, Wake(logged.partition, last.causes))
+            self._wake_or_drop_level(view, name, record.uid, record.body, Wake(logged.partition, causes))
 
     def _keep_deleted(self, name: str, last: Latest, handling: Sequence[BoundView]) -> None:
         """Keep the incarnations of an object that ended in the batch, for the handlers of their deletion."""

@@ -117,7 +117,7 @@ class Changes(Struct):
     keys: dict[IndexKey, int] = {}
     """Sequence of the record that changed the key last."""
     records_of: dict[str, tuple[int, ...]] = {}
-    """Sequences of the records that changed an object, where they are more than one."""
+    """Sequences of the records that changed an object, unless that is the one which its row is from."""
     changed_by: dict[IndexKey, set[int]] = {}
     """Sequences of all records that changed a key."""
     wakes: dict[ViewParent, Wake] = {}
