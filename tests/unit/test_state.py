@@ -9,12 +9,21 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from levelog import Index, Level, Operator
 from levelog.handlers.indexers import call_entry
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Version
-from levelog_base.wire.records import BookmarkNoted, ContactLost, LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog_base.wire.records import (
+    BookmarkNoted,
+    CallNoted,
+    ContactLost,
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    ReceiptNoted,
+)
 from levelog_base.wire.subjects import partition_of
 from levelog_processors.decide.evaluating import Evaluator
 from levelog_processors.fold.batches import parts
@@ -37,8 +46,14 @@ from rigs.run.examples import examples
 from rigs.webs import NOON, WEBS, deleted, lists_done, logged, pod, receipt, web
 
 MINUTE = timedelta(minutes=1)
+ALIKE, SHOP = "webs/alike", "webs.example.com/default/shop"
 op = Operator("webs")
 op.index(images)
+
+
+@op.effect
+def page(request: str) -> str:
+    return request
 
 
 @op.view
@@ -113,15 +128,37 @@ def away_and_back() -> list[Any]:
     return [begun, ended, lost, BookmarkNoted(resource=WEBS, version=Version(2), time=NOON), lost]
 
 
-@pytest.mark.parametrize("records", [away_and_back()])
-def test_invariant_20_what_undoes_what_came_before_does_so_within_a_batch(records: Sequence[Any]) -> None:
+def called(uid: str) -> ReceiptNoted:
+    """A receipt of a call for the shop."""
+    row = intent("page.effects/default/shop", view=ALIKE, parent_uid=uid, verb="call", key=uid)
+    return replace(receipt(row), call=CallNoted(request="a", result="b"))
+
+
+FIRST, NEXT = web("shop", 1, uid="first"), web("shop", 9, uid="next")
+
+
+@pytest.mark.parametrize(
+    ("records", "remembered"),
+    [
+        (away_and_back(), set[str]()),
+        ([FIRST, called("first")], {"first"}),
+        ([called("first"), FIRST], {"first"}),
+        ([FIRST, called("first"), deleted(FIRST, 2), called("first")], set[str]()),
+        ([FIRST, called("first"), NEXT, called("next")], {"next"}),
+        ([FIRST, called("first"), deleted(FIRST, 2), NEXT, called("next")], {"next"}),
+    ],
+)
+def test_invariant_20_what_undoes_what_came_before_does_so_within_a_batch(
+    records: Sequence[Any], remembered: Collection[str]
+) -> None:
     told = logged(records, partitions=PARTITIONS, partition=partition_of(web("shop", 1).key, PARTITIONS))
     for end in range(1, len(told) + 1):
         one, other = state(), state()
         for each in told[:end]:
             fold(one, [each])
         fold(other, told[:end])
-        assert shown(one) == shown(other), records[end - 1]
+        assert {**shown(one), "asked": ()} == {**shown(other), "asked": ()}, records[end - 1]
+    assert {key for index, key in one.buckets.by_key if index == "webs/page"} == {f'"{uid}"' for uid in remembered}
 
 
 def test_any_number_of_changes_of_one_object_may_be_in_a_batch_that_its_end_is_handled_of() -> None:
@@ -215,9 +252,6 @@ def test_an_entry_that_was_given_anew_does_not_end_at_its_older_time() -> None:
     assert buckets.next_expiry_after(NOON) == NOON + MINUTE
 
 
-ALIKE, SHOP = "webs/alike", "webs.example.com/default/shop"
-
-
 def receipted(round_: int) -> LoggedRecord:
     """A receipt of a write that a level of the shop has decided on."""
     row = intent("pods/default/x", view=ALIKE, round=round_)
@@ -306,7 +340,7 @@ def test_an_outdated_level_whose_parent_the_tables_lack_is_asked_for_as_its_reco
 def test_code_that_others_replaced_computes_nothing_of_theirs() -> None:
     of = state()
     fold(of, logged([web("shop", 1)], partitions=PARTITIONS))
-    partition, (own,) = of.objects[SHOP].partition, of.program.indices
+    partition, own = of.objects[SHOP].partition, "webs/images"
     jobs = [
         Backfill(name=name, partition=partition, kind="index", resource="webs.example.com")
         for name in ("webs/theirs", own)

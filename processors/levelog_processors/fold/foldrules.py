@@ -6,7 +6,7 @@ errors become entries, and filters, whose errors wake the level. Live processors
 all fold with it, so that they agree.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from levelog_base.wire.objects import ObjectKey, is_newer
 from levelog_base.wire.records import (
@@ -261,6 +261,10 @@ class Fold:
         views = self._program.views_of(resource)
         if before is not None and before.uid != record.uid:
             self._drop_levels(views, name, logged.sequence)
+        ended = {before.uid if before is not None else record.uid, *(each.record.uid for each in last.story())}
+        if ended := ended - {record.uid}:
+            self._forget_calls(views, ended, logged)
+            self._changes.calls_forgotten[name] = ended
         indices = self._program.indices_of(resource)
         if indices:
             fresh = [
@@ -323,8 +327,8 @@ class Fold:
         self._replace_entries(name, tombstone.partition, (), tombstone.sequence)
         views = self._program.views_of(resource)
         self._drop_levels(views, name, tombstone.sequence)
-        if operators := {view.operator for view in views}:
-            self._forget_calls(operators, tombstone)
+        self._forget_calls(views, [tombstone.uid], tombstone)
+        self._changes.calls_forgotten[name] = ()
 
     def _drop_levels(self, views: Iterable[BoundView], name: str, sequence: int) -> None:
         """Drop levels because of a record, which changes the keys under which they are looked up."""
@@ -333,15 +337,13 @@ class Fold:
             for place in self._program.places_of(view.name, name):
                 self._changes.change_key(place, sequence, (sequence,))
 
-    def _forget_calls(self, operators: Collection[str], parent: Tombstone) -> None:
-        effects = [name for name in self._program.effects if name.partition("/")[0] in operators]
-        effects = [name for name in effects if name not in self._program.handled_deletions]
-        if effects:
-            self._changes.calls_forgotten.append(parent.object)
-            self._changes.calls_kept = self._program.handled_deletions
-        for name in effects:
-            gone = Entry(name, calls_key(parent.uid), 0, b"")
-            change_key(self._changes, gone, parent.partition, parent.sequence, (parent.sequence,))
+    def _forget_calls(self, views: Iterable[BoundView], uids: Iterable[str], by: LoggedRecord | Tombstone) -> None:
+        """Note that the keys change of what effects did for incarnations that are gone; State forgets what is there."""
+        operators = {view.operator for view in views}
+        for name in sorted(self._program.effects.keys() - self._program.handled_deletions):
+            for uid in uids if name.partition("/")[0] in operators else ():
+                gone = Entry(name, calls_key(uid), 0, b"")
+                change_key(self._changes, gone, by.partition, by.sequence, (by.sequence,))
 
     def _replace_entries(self, name: str, partition: int, fresh: Iterable[Entry], sequence: int) -> None:
         replace_entries(self._changes, self._prior.entries_of(name), fresh, name, partition, sequence)

@@ -29,7 +29,7 @@ class Receipts:
         self._program = program
         self._changes = changes
         self._prior = prior
-        self._memories: dict[tuple[str, str, str], tuple[Memory, LoggedRecord]] = {}
+        self._memories: dict[tuple[str, str, str], tuple[Memory, LoggedRecord, ReceiptNoted]] = {}
         self._rounds: dict[tuple[str, str, str], int] = {}
         """Of the last receipts, by view, parent and its uid."""
 
@@ -38,7 +38,7 @@ class Receipts:
         memory = memory_of(record)
         if record.is_repeated:
             if memory is not None and memory.index in self._program.indices and self._is_news(memory):
-                self._memories[memory.index, memory.key, memory.object] = memory, logged
+                self._memories[memory.index, memory.key, memory.object] = memory, logged, record
             return
         has_view = record.view in self._program.views  # the code may have changed since
         self._changes.receipts.append(FoldedReceipt(record=record, sequence=logged.sequence, has_view=has_view))
@@ -46,7 +46,7 @@ class Receipts:
             self._wake(logged, record)
         is_first = not self._is_behind(record)
         if memory is not None and memory.index in self._program.indices and is_first:
-            self._memories[memory.index, memory.key, memory.object] = memory, logged
+            self._memories[memory.index, memory.key, memory.object] = memory, logged, record
 
     def observe(self, logged: LoggedRecord, record: TargetObserved) -> None:
         """Take in what the API had of a target; the level that waits for it says so, or goes on."""
@@ -55,11 +55,18 @@ class Receipts:
             self._wake(logged, record)
 
     def remember(self) -> None:
-        """Write the entries."""
-        for (index, key, name), (memory, logged) in self._memories.items():
+        """Write the entries, but none of a parent that is gone, unless the handler of its deletion asks for them."""
+        for (index, key, name), (memory, logged, record) in self._memories.items():
+            if index not in self._program.handled_deletions and self._is_gone(str(record.parent), record.parent_uid):
+                continue
             self._changes.entries[index, key, name, 0] = memory.entry
             at = logged.sequence
             change_key(self._changes, memory.entry or Entry(index, key, 0, b""), logged.partition, at, (at,))
+
+    def _is_gone(self, parent: str, uid: str) -> bool:
+        """Tell whether a parent of this uid has ended, as the end of the batch has it."""
+        tombstone = self._changes.tombstones.get(parent) or self._prior.tombstones.get(parent)
+        return uid in self._changes.calls_forgotten.get(parent, ()) or (tombstone is not None and tombstone.uid == uid)
 
     def _is_behind(self, record: ReceiptNoted) -> bool:
         """Tell whether a receipt of a call arrives again after its level has gone on: its content is old.

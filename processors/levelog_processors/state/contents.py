@@ -14,6 +14,7 @@ from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import LoggedRecord
 from levelog_processors.fold.entries import note_time
 from levelog_processors.fold.receipts import levels_of_calls
+from levelog_processors.keys import calls_key
 from levelog_processors.program import Program
 from levelog_processors.state.buckets import Buckets
 from levelog_store.decide.decisions import OpenIntent
@@ -155,11 +156,12 @@ class Contents:
             return
         self.put(replace(row, object=str(deleted), resource=str(deleted.group_resource), is_deleting=False))
 
-    def forget_calls(self, parent: str, kept: Collection[str]) -> None:
-        """Forget the calls that were made for a parent, but those in some indices."""
+    def forget_calls(self, parent: str, uids: Collection[str] = (), *, kept: Collection[str] = ()) -> None:
+        """Forget the calls that were made for a parent, or for these uids of it, but those in some indices."""
+        keys = set(map(calls_key, uids))
         for name in list(self.buckets.called.get(parent, ())):
             for entry in list(self.buckets.of(name)):
-                if entry.index not in kept:
+                if entry.index not in kept and (not keys or entry.key in keys):
                     self.remove_entry(name, (entry.index, entry.key, entry.ordinal))
 
     def await_list(self, each: Replaced) -> None:

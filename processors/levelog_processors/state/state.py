@@ -127,13 +127,13 @@ class State(Contents):
         for tombstone in changes.tombstones.values():
             self.drop(tombstone.object)
             self.bury(tombstone)
+        for parent, uids in changes.calls_forgotten.items():
+            self.forget_calls(parent, uids, kept=self.program.handled_deletions)
         for (index, key, name, ordinal), entry in changes.entries.items():
             if entry is None:
                 self.remove_entry(name, (index, key, ordinal))
             else:
                 self.put_entry(name, entry)
-        for parent in changes.calls_forgotten:
-            self.forget_calls(parent, changes.calls_kept)
         self.syncs |= changes.syncs
         self.api_versions |= {place: row.api_version for place, row in changes.syncs.items() if row.api_version}
         for each in changes.replaced:
@@ -273,7 +273,7 @@ class State(Contents):
                 if row.partition == partition and level[0] in views and level[1] not in self.objects
             }
         for _, parent in found:
-            self.forget_calls(parent, frozenset())
+            self.forget_calls(parent)
         return found
 
     # -- decide

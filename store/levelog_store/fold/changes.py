@@ -125,10 +125,8 @@ class Changes(Struct):
     """Levels whose parent is gone, or is another incarnation now."""
     deletions: list[EndedObject] = []
     """Objects with handlers of their deletion of which no record shows the end, so that the held rows do."""
-    calls_forgotten: list[str] = []
-    """Parents of which all that effects did is forgotten."""
-    calls_kept: frozenset[str] = frozenset()
-    """Effects of which it is kept: their handlers have to know of deleted objects what they handled."""
+    calls_forgotten: dict[str, Collection[str]] = {}
+    """Parents that are gone, for which what effects did is forgotten: for these uids, or if there are none, for all."""
     receipts: list[FoldedReceipt] = []
     forgotten: dict[str, int] = {}
     """Levels, as messages name them, with a round that a receipt tells of and that is after the held one."""
