@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from levelog import Index, Level, Operator
-from levelog.handlers.indexers import call_entry
+from levelog import Index, Level, Manifest, Operator
+from levelog.handlers.indexers import applied_place, call_entry
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Version
+from levelog_base.wire.projection import Applied
 from levelog_base.wire.records import (
     BookmarkNoted,
     CallNoted,
@@ -42,6 +43,7 @@ from levelog_store.owners.handlers import Backfill
 from levelog_store.rows import ERRORS, Entry, LevelRow, Scope, StoredObject
 from rigs.histories import CHANGES, PARTITIONS, Changes, Web, images, told
 from rigs.intents import intent
+from rigs.kinds import ConfigMap
 from rigs.run.examples import examples
 from rigs.webs import NOON, WEBS, deleted, lists_done, logged, pod, receipt, web
 
@@ -171,6 +173,25 @@ def test_any_number_of_changes_of_one_object_may_be_in_a_batch_that_its_end_is_h
     of, most = State(Program([ending]), "webs", PARTITIONS), 2 * sys.getrecursionlimit()
     fold(of, logged([web("shop", version) for version in range(1, most + 1)], partitions=PARTITIONS))
     assert of.objects[SHOP].version == most
+
+
+@pytest.mark.parametrize("takes", [State.apply, State.recall])
+def test_what_was_applied_for_a_parent_made_anew_is_remembered_also_if_one_batch_tells_both(
+    takes: Callable[[State, Any], Any],
+) -> None:
+    keeping = Operator("webs")
+
+    @keeping.children(Web, of=ConfigMap)
+    def kept(web: Web) -> Manifest:
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": web.metadata.name}}
+
+    of = State(Program([keeping]), "webs", PARTITIONS)
+    fold(of, logged([FIRST], partitions=PARTITIONS))
+    row = intent("configmaps/default/shop", view="webs/kept", parent_uid="next", verb="apply")
+    done = replace(receipt(row), applied=Applied(fields={}))
+    partition = partition_of(NEXT.key, PARTITIONS)
+    takes(of, of.fold(logged([NEXT, done], first=2, partitions=PARTITIONS, partition=partition)))
+    assert of.buckets.under(applied_place("webs/kept", SHOP))
 
 
 def asked(wakes: Wakes, *levels: str) -> None:

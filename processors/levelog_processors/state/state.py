@@ -84,8 +84,6 @@ class State(Contents):
         for place in self.readers.keys() & changes.keys.keys():
             del changes.keys[place]  # written with what read it, whatever the batches are now
         self._hold(changes)
-        for level in changes.gone:
-            self._forget_applied(level)
         self._go([level for level in changes.gone if level[0] in anew], is_leased=True)
         self.ask({level: wake for level, wake in changes.wakes.items() if level[0] in anew or level in self.outdated})
 
@@ -127,6 +125,8 @@ class State(Contents):
         for tombstone in changes.tombstones.values():
             self.drop(tombstone.object)
             self.bury(tombstone)
+        for level in changes.gone:
+            self._forget_applied(level)
         for parent, uids in changes.calls_forgotten.items():
             self.forget_calls(parent, uids, kept=self.program.handled_deletions)
         for (index, key, name, ordinal), entry in changes.entries.items():
@@ -272,8 +272,9 @@ class State(Contents):
                 for level, row in self.levels.items()
                 if row.partition == partition and level[0] in views and level[1] not in self.objects
             }
-        for _, parent in found:
-            self.forget_calls(parent)
+        for level in found:
+            self._forget_applied(level)
+            self.forget_calls(level[1])
         return found
 
     # -- decide
@@ -336,7 +337,6 @@ class State(Contents):
         self.at_rest.discard(level)
         self.set_reads(level, frozenset())
         self.wakes.forget(level)
-        self._forget_applied(level)
 
     def _forget_applied(self, level: ViewParent) -> None:
         place = applied_place(*level)
