@@ -5,6 +5,7 @@ being swept; the newest version of what a list left out, or what was there befor
 """
 
 from collections.abc import Collection
+from contextlib import aclosing
 from typing import Self
 
 from levelog_base.wire.objects import ObjectKey
@@ -20,7 +21,7 @@ from levelog_base.wire.records import (
 from levelog_history.reach import Moment
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
-from levelog_replay.historysources import Recording
+from levelog_replay.historysources import Recording, each_record
 from levelog_store.rows import Input
 
 
@@ -46,18 +47,14 @@ class Needed:
     ) -> Self:
         """The needed ones up to `last`: nothing is left out after `start`, or after what decisions had `folded`."""
         needed = cls(folded, ended)
-        is_after = False
-        async for batch in history.records():
-            for logged in batch:
-                if not is_after and start.precedes(logged):
-                    is_after = True
+        async with aclosing(each_record(history, last)) as records:
+            async for logged in records:
+                if start.precedes(logged):
                     needed._folded = [min(each, needed.begins.sequence) for each in needed._folded]
-                if not is_after:
-                    needed.begins = Moment(sequence=logged.sequence, time=logged.record.time)
-                    if logged.sequence <= needed._folded[logged.partition]:
-                        needed._take(logged)
-            if batch and batch[-1].sequence >= last:
-                break
+                    break
+                needed.begins = Moment(sequence=logged.sequence, time=logged.record.time)
+                if logged.sequence <= needed._folded[logged.partition]:
+                    needed._take(logged)
         needed._needed.update(*needed._newest.values())
         needed._needed.update(needed._bookmarks.values())
         return needed

@@ -1,6 +1,7 @@
 """Reads a bundle: history in one file, to inspect and repeat without cluster, NATS or SQL server."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -84,9 +85,9 @@ class Bundle:
     async def ends(self) -> tuple[int, LoggedRecord | None, int]:
         """Sequence from which all records are there, the first of them that is, and sequence of the last."""
         first = self.heading.replaced_until or self.first
-        async for records in self.records(self.heading.replaced_until):
-            return first, records[0], self.last
-        return first, None, self.last
+        async with aclosing(self.records(self.heading.replaced_until)) as batches:
+            records = await anext(batches, [None])
+        return first, records[0], self.last
 
     async def resources(self) -> Sequence[str]:
         """Names of the resources of which it has records, sorted."""

@@ -42,7 +42,7 @@ from levelog_replay.bundles.lines import (
 from levelog_replay.bundles.needed import Losses, Needed
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.comparing import Conclusion
-from levelog_replay.historysources import History, Selection
+from levelog_replay.historysources import History, Selection, each_record
 from levelog_store.decide.decisions import Decision
 
 
@@ -130,17 +130,14 @@ async def export(
     with _written(path) as writer:
         writer.write(heading)
         losses = Losses()
-        async for batch in history.records():
-            for logged in batch:
-                if logged.sequence > last or not _is_about(logged, resources, heading.application):
-                    continue
-                is_needed = needed is None or needed.has(logged)
-                if isinstance(logged.record, BookmarkNoted) and not has_bookmarks:
-                    is_needed = False
-                if losses.ends(logged) or is_needed:
-                    writer.write(record_line(logged))
-            if batch and batch[-1].sequence >= last:
-                break
+        async for logged in each_record(history, last):
+            if not _is_about(logged, resources, heading.application):
+                continue
+            is_needed = needed is None or needed.has(logged)
+            if isinstance(logged.record, BookmarkNoted) and not has_bookmarks:
+                is_needed = False
+            if losses.ends(logged) or is_needed:
+                writer.write(record_line(logged))
         async for past, asked in history.decisions():
             if _is_kept(past, selection, history):
                 for line in decision_lines(past, asked):

@@ -160,6 +160,21 @@ async def test_bookmarks_stay_out_unless_asked_for_but_for_those_that_end_a_lost
     assert "SAME" in ended.stdout, ended
 
 
+def is_open(file: Path) -> bool:
+    return str(file) in [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
+
+
+async def test_a_bundle_is_closed_once_it_has_said_where_it_ends(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("levelog_replay.bundles.reading._BATCH", 1)
+    bundle = open_bundle(exported.file)
+    first, record, last = await bundle.ends()
+    assert record is not None
+    assert first == record.sequence <= last
+    assert not is_open(exported.file)
+
+
 async def test_decisions_on_objects_with_labels_are_chosen(exported: Exported) -> None:
     async def views(labels: str) -> dict[str, int]:
         file = exported.file.with_name(f"{len(labels)}.jsonl")
