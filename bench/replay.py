@@ -24,7 +24,8 @@ from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
 from levelog_processors.decide.functions import Caller
 from levelog_processors.program import Program
-from levelog_replay.historysources import LogRecording, Selection, open_recording
+from levelog_replay.choice import Selection
+from levelog_replay.historysources import LogRecording, open_recording
 from levelog_replay.inorder import LogReplay
 from levelog_replay.judging import Judge
 from levelog_replay.recordedinputs import RecordedReplay

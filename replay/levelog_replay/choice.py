@@ -1,6 +1,6 @@
 """What to replay: a selection of recorded decisions, checked against the code and the history."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,8 @@ from levelog_base.wire.objects import ObjectKey
 from levelog_history.reach import Moment, refuse_expired
 from levelog_history.selection import Selected, has_any, named
 from levelog_processors.program import Program
-from levelog_replay.historysources import History, Selection
+from levelog_replay.historysources import History
+from levelog_store.decide.decisions import Decision
 
 RECORDED: Final = "recorded"
 
@@ -35,6 +36,28 @@ class Choice(Struct, frozen=True, kw_only=True):
     """Handlers, timers and effects that are called again."""
     is_pdb: bool = False
     """Stop where a function raises, and at the first decision that differs."""
+
+
+class Selection(Struct, frozen=True, kw_only=True):
+    """Selects decisions; a field that is empty or None takes all."""
+
+    start: Moment | None = None
+    """Those made before this record was folded, or before this time, are not among them."""
+    end: Moment | None = None
+    """Those that a later record led to, or that were made later, are not among them."""
+    views: frozenset[str] = frozenset()
+    """Names, `operator/view`."""
+    has_parent: Callable[[ObjectKey], bool] | None = None
+    ordinal: int = 0
+    """This decision alone."""
+
+    def has(self, past: Decision) -> bool:
+        """Tell whether a decision is among them."""
+        is_meant = self.ordinal in (0, past.ordinal) and (not self.views or past.view in self.views)
+        is_meant = is_meant and (self.has_parent is None or self.has_parent(ObjectKey.parse(past.parent)))
+        start = self.start or Moment()
+        is_early = past.decided_at < start.time if start.time is not None else past.seen_to < start.sequence
+        return is_meant and not is_early and (self.end is None or not self.end.is_before(past.cause, past.decided_at))
 
 
 def refuse_strangers(choice: Choice, one: Program, other: Program) -> None:

@@ -1,18 +1,18 @@
-"""Where recorded history comes from, and which of its decisions to repeat."""
+"""Where recorded history comes from: the log up to now, and the decisions that were made on it."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Protocol
 
 from msgspec import Struct
 
-from levelog_base.wire.objects import Application, Cluster, ObjectKey, Sequence
+from levelog_base.wire.objects import Application, Cluster, Sequence
 from levelog_base.wire.records import LoggedRecord
-from levelog_history.reach import Moment
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
+from levelog_log.transport.jetstream import StreamState
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import Decision, WithWrites
+from levelog_store.decide.decisions import WithWrites
 from levelog_store.look.recall import read_called
 from levelog_store.rows import Scope
 
@@ -75,11 +75,10 @@ class History(Recording, Protocol):
 class LogRecording:
     """The log up to where it ends now; made by `open_recording`."""
 
-    def __init__(self, stream: LogStream, application: Application, *, first: int, last: int) -> None:
+    def __init__(self, stream: LogStream, application: Application, state: StreamState) -> None:
         self._stream = stream
-        self.first = first
-        self.last = last
-        self.read_to = first - 1
+        self.first, self.last = max(state.first_seq, 1), state.last_seq
+        self.read_to = self.first - 1
         """Sequence up to which somebody has read."""
         self.redaction = stream.redaction
         """Digest of the key and the rules by which secret values were replaced; empty if none is noted."""
@@ -105,8 +104,8 @@ class LogRecording:
 class LiveHistory(LogRecording):
     """The history of an application that runs or ran, up to where its log ends now; made by `open_history`."""
 
-    def __init__(self, stream: LogStream, database: Database, scope: Scope, *, first: int, last: int) -> None:
-        super().__init__(stream, scope.application, first=first, last=last)
+    def __init__(self, stream: LogStream, database: Database, scope: Scope, state: StreamState) -> None:
+        super().__init__(stream, scope.application, state)
         self._database = database
         self._scope = scope
 
@@ -117,40 +116,9 @@ class LiveHistory(LogRecording):
 
 async def open_recording(stream: LogStream, application: Application) -> LogRecording:
     """The log as it is now; what is recorded from now on is not part of it."""
-    state = await stream.state()
-    return LogRecording(stream, application, first=max(state.first_seq, 1), last=state.last_seq)
+    return LogRecording(stream, application, await stream.state())
 
 
 async def open_history(stream: LogStream, database: Database, scope: Scope) -> LiveHistory:
     """The history as it is now; what is recorded from now on is not part of it."""
-    state = await stream.state()
-    return LiveHistory(stream, database, scope, first=max(state.first_seq, 1), last=state.last_seq)
-
-
-class Selection(Struct, frozen=True, kw_only=True):
-    """Selects records; a field that is empty or None takes all."""
-
-    start: Moment | None = None
-    """Decisions made before this record was folded, or before this time, are not among them."""
-    end: Moment | None = None
-    """Decisions that a later record led to, or that were made later, are not among them."""
-    views: frozenset[str] = frozenset()
-    """Names, `operator/view`."""
-    has_parent: Callable[[ObjectKey], bool] | None = None
-    ordinal: int = 0
-    """This decision alone."""
-
-    def has(self, past: Decision) -> bool:
-        """Tell whether a decision is among them."""
-        if self.ordinal and past.ordinal != self.ordinal:
-            return False
-        if self.views and past.view not in self.views:
-            return False
-        if self.has_parent is not None and not self.has_parent(ObjectKey.parse(past.parent)):
-            return False
-        if self.start is not None and self._is_before(past, self.start):
-            return False
-        return self.end is None or not self.end.is_before(past.cause, past.decided_at)
-
-    def _is_before(self, past: Decision, moment: Moment) -> bool:
-        return past.decided_at < moment.time if moment.time is not None else past.seen_to < moment.sequence
+    return LiveHistory(stream, database, scope, await stream.state())

@@ -11,8 +11,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from levelog_replay.choice import Selection
 from levelog_replay.comparing import Judged
-from levelog_replay.historysources import History, Selection
+from levelog_replay.historysources import History
 from levelog_replay.judging import Judge
 from levelog_replay.tape import Tape
 from levelog_store.decide.decisions import Decision, WithWrites

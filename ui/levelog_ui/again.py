@@ -17,8 +17,9 @@ from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import Bundle, refuse_other
+from levelog_replay.choice import Selection
 from levelog_replay.comparing import Divergence, Tally
-from levelog_replay.historysources import LiveHistory, Selection
+from levelog_replay.historysources import LiveHistory
 from levelog_replay.travel.edits import Edits
 from levelog_replay.versions import Versions
 from levelog_ui.past import Past

@@ -33,10 +33,10 @@ from levelog_log.stream import LogStream
 from levelog_replay.bundles.reading import Bundle, open_bundle, refuse_other
 from levelog_replay.bundles.writing import export
 from levelog_replay.calling import ReplayCaller
-from levelog_replay.choice import RECORDED, Choice, described, refuse_moments, refuse_strangers, selection_of
+from levelog_replay.choice import RECORDED, Choice, Selection, described, refuse_moments, refuse_strangers, selection_of
 from levelog_replay.comparing import Divergence
 from levelog_replay.effects.chosen import find_broken_calls, find_calls
-from levelog_replay.historysources import LiveHistory, LogRecording, Selection, open_history
+from levelog_replay.historysources import LiveHistory, LogRecording, open_history
 from levelog_replay.planning import Course, Planned, plan
 from levelog_replay.stops.breaks import find_breaks
 from levelog_replay.stops.debugger import DebuggerLeft

@@ -12,8 +12,8 @@ from levelog_processors.program import Program
 from levelog_replay.bundles.reading import open_bundle, refuse_other
 from levelog_replay.bundles.writing import rewrite
 from levelog_replay.calling import ReplayCaller
+from levelog_replay.choice import Selection
 from levelog_replay.comparing import Conclusion, DecisionComparison, part_texts
-from levelog_replay.historysources import Selection
 from levelog_replay.judging import Judge
 from levelog_replay.recordedinputs import RecordedReplay
 from levelog_replay.tape import Rebuilt

@@ -41,8 +41,9 @@ from levelog_replay.bundles.lines import (
 )
 from levelog_replay.bundles.needed import Losses, Needed
 from levelog_replay.bundles.reading import Bundle
+from levelog_replay.choice import Selection
 from levelog_replay.comparing import Conclusion
-from levelog_replay.historysources import History, Selection, each_record
+from levelog_replay.historysources import History, each_record
 from levelog_store.decide.decisions import Decision
 
 

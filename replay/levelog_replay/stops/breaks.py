@@ -6,8 +6,9 @@ from typing import TypeAlias
 from levelog_base.errors import ConfigurationError
 from levelog_history.selection import Selected, named
 from levelog_processors.program import Program
+from levelog_replay.choice import Selection
 from levelog_replay.effects.chosen import callable_names
-from levelog_replay.historysources import History, Selection
+from levelog_replay.historysources import History
 from levelog_replay.stops.stopping import Breaks
 from levelog_store.decide.decisions import Decision
 

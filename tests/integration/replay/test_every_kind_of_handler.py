@@ -20,8 +20,9 @@ from levelog_processors.decide.functions import Caller
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import Bundle, open_bundle
 from levelog_replay.bundles.writing import export
+from levelog_replay.choice import Selection
 from levelog_replay.comparing import DecisionComparison
-from levelog_replay.historysources import History, Selection, open_history
+from levelog_replay.historysources import History, open_history
 from levelog_replay.judging import Judge
 from levelog_replay.recordedinputs import RecordedReplay
 from levelog_replay.tape import Rebuilt
