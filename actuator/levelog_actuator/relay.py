@@ -125,6 +125,7 @@ class Relay(Struct, eq=False):
             if wanted:
                 log.info("catching up: %s, stored earlier, to the log", counted(len(wanted), "receipt"))
                 await self._relay([_decoder.decode(row.receipt) for row in wanted])
+                await self.rows.mark()  # else they are found again until somebody folds them
                 left.update(row.key for row in wanted if row.key in self.too_large)
             if len(new) < BATCH:
                 break

@@ -10,9 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_actuator.ledger import Ledger, StoredResults
 from levelog_actuator.outbox import Outbox
 from levelog_actuator.receiptrows import ReceiptRows
-from levelog_actuator.relay import Relay
+from levelog_actuator.relay import BATCH, Relay
 from levelog_actuator.results import Ended
 from levelog_base.errors import Unavailable
+from levelog_base.wire.canonical import canonical
 from levelog_base.wire.projection import Applied
 from levelog_base.wire.records import CallNoted, PatchNoted
 from levelog_log.publisher import BatchPublisher
@@ -20,7 +21,9 @@ from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
 from rigs.acting import QUICK, Acting
-from rigs.intents import NOON, intent
+from rigs.assembled import cancel
+from rigs.intents import NOON, claimed_intent, intent
+from rigs.waiting import until
 
 
 def ledger_of(
@@ -134,3 +137,21 @@ async def test_what_a_call_did_is_in_the_database_before_it_goes_on_to_the_log(o
     assert (before, went_on) == ([], [call])
     row = (await on_sandbox.rows())[call]
     assert (row["state"], bool(row["receipt"])) == ("written", True)
+
+
+async def test_of_very_many_receipts_each_is_relayed_once_before_anybody_folds_it(on_either: Acting) -> None:
+    rows = [intent(f"pods/default/{number}", verb="call", state="written") for number in range(BATCH + 1)]
+    for row in rows:
+        done = Ended(intent=claimed_intent(row), outcome="written")
+        row["receipt"] = canonical(done.receipt(on_either.scope.application, NOON, "me"))
+    keys = await on_either.decide(*rows)
+    outbox = Outbox(on_either.database, on_either.scope, "me", QUICK)
+    relay = Relay(ReceiptRows(outbox), BatchPublisher(on_either.stream), on_either.stream.writer("actuator"))
+    relaying = asyncio.create_task(relay.run())
+
+    async def are_noted() -> bool:
+        return all(row["is_relayed"] for row in (await on_either.rows()).values())
+
+    await until(are_noted, "notes that all receipts are in the log")
+    await cancel(relaying)
+    assert sorted(each.key for each in await on_either.receipts()) == sorted(keys)
