@@ -57,7 +57,7 @@ class ClaimLoop(Struct, eq=False):
                     await self._rest()
                 failures = 0
             except Unavailable as error:
-                failures += 1
+                failures, self.due_at = failures + 1, None
                 delay = self.outbox.settings.outage_delay(failures)
                 log.log(level_of(error), "no intents are claimed for %.1f s: %s", delay.total_seconds(), error)
                 await self.listener.wait(delay)
@@ -79,8 +79,9 @@ class ClaimLoop(Struct, eq=False):
         clock = asyncio.get_running_loop().time
         resync = self.outbox.settings.resync.total_seconds()
         if self.due_at is None:
-            wait = await self._next_due()
-            self.due_at = clock() + min(resync, wait.total_seconds() if wait is not None else resync)
+            self.due_at = clock() + resync  # sooner by what is given back while the database is asked
+            if (wait := await self._next_due()) is not None:
+                self.due_at = min(self.due_at, clock() + wait.total_seconds())
         if not await self.listener.wait(timedelta(seconds=max(0.0, self.due_at - clock()))):
             self.due_at = None
 
