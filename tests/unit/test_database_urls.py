@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from levelog_base.errors import ConfigurationError
+from levelog_store.connect.hosts import Hosts
 from levelog_store.connect.locations import locate
 
 
@@ -29,6 +30,13 @@ def test_all_ways_to_write_several_hosts_are_one(text: str) -> None:
     assert location.url.query == {"sslmode": "require", "host": "a:5432,b"}
     assert location.url.password == "p,w"
     assert location.name == "a:5432,b/levelog"
+
+
+@pytest.mark.parametrize("place", ["a,b,c&port=1,2", "a&port=1,2"])
+def test_ports_that_are_neither_one_nor_one_for_each_host_are_refused(place: str) -> None:
+    location = locate(f"postgresql:///levelog?host={place}")
+    with pytest.raises(ConfigurationError, match="give one port, or one for each host"):
+        Hosts(location.url, location.name, print)
 
 
 @pytest.mark.parametrize("place", ["me:a,b/c@host/x", "me:a,b@host/x", "me:a,b?c@host/x", "host/x?options=a,b"])

@@ -11,7 +11,8 @@ from weakref import WeakKeyDictionary
 import asyncpg
 from sqlalchemy.engine import URL
 
-from levelog_base.errors import Unavailable
+from levelog_base.counting import counted
+from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_base.wire.timelines import DatabaseTimeline
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,9 @@ class Hosts:
         query = {"sslmode" if key == "ssl" else key: value for key, value in url.normalized_query.items()}
         hosts = ",".join(query.pop("host", ())).split(",")
         ports = ",".join(query.pop("port", ())).split(",")
+        if len(ports) not in (1, len(hosts)):
+            said = f"{counted(len(hosts), 'host')} and {counted(len(ports), 'port')}"
+            raise ConfigurationError(f"the URL of database {name} has {said}: give one port, or one for each host")
         self._dsns: dict[str, str] = {}
         """What asyncpg is given for each host; empty: nothing besides the URL."""
         for at, host in enumerate(hosts):
