@@ -99,6 +99,10 @@ _OURS: Final = text(
 """Views that select from our table: neither the user's own, nor those of an application of the same name in another
 schema of this database."""
 
+_OURS_IN_SQLITE: Final = text("SELECT name FROM sqlite_master WHERE type = 'view' AND sql GLOB :text")
+_TEXT_OF_OURS: Final = "*, scopes.cluster \nFROM * \nWHERE *scopes.application = '*"
+"""How SQLAlchemy breaks the lines of what `_made` makes; beside the tables there may be views of the user's own."""
+
 
 async def replace_views(database: Database, application: str, views: Sequence[SqlView]) -> bool:
     """Create the SQL views of an application if they differ from the wanted ones; drop those of removed functions.
@@ -152,14 +156,7 @@ async def _replace(connection: AsyncConnection, made: Sequence[CreateView], sche
 
 async def _existing(connection: AsyncConnection, schema: str | None) -> list[str]:
     if schema is None:
-        # Beside the tables there may be views of the user's own: ours are told by what they select from.
-        rows = await connection.execute(
-            text(
-                "SELECT name FROM sqlite_master WHERE type = 'view' AND ("
-                "sql LIKE '%FROM levels JOIN objects%' OR sql LIKE '%FROM index_entries JOIN objects%' "
-                "OR sql LIKE '%FROM syncs JOIN scopes%')"
-            )
-        )
+        rows = await connection.execute(_OURS_IN_SQLITE, {"text": _TEXT_OF_OURS})
     else:
         rows = await connection.execute(_OURS, {"schema": schema, "table": scopes.name})
     return [name for (name,) in rows]

@@ -271,5 +271,14 @@ async def test_views_of_handlers_that_are_gone_go_with_the_next_start(database: 
     assert await rows(database, f"select count(*) as views from {catalogue}") == [{"views": 2}]
 
 
+async def test_a_view_of_somebodys_own_that_selects_from_the_tables_stays(database: Database) -> None:
+    prefix = await filled(database)
+    own = f"create view {prefix}own as select status from levels join objects on objects.object = levels.parent"
+    async with database.transaction() as connection:
+        await connection.execute(text(own))
+    await replace_views(database, "my-webs", [])
+    assert await rows(database, f"select status from {prefix}own") == [{"status": "drifting"}] * 2
+
+
 def test_every_table_has_a_reserved_name() -> None:
     assert set(metadata.tables) | {"alembic_version", INPUTS} == RESERVED
