@@ -127,17 +127,18 @@ class Ledger(Struct, eq=False):
         await self._hasten([result.intent.key for result in later if not result.is_doubtful])
 
     async def _hasten(self, keys: Sequence[str]) -> None:
-        """Wake processors that may withdraw calls now."""
-        if not keys:
-            return
-        try:
-            waiting = await self.outbox.read(claims.read_waiting, keys)
-            for level in waiting:
-                await self.outbox.write(claims.hasten, level)
-        except Unavailable as error:
-            log.log(level_of(error), "processors look by themselves, in a minute: %s", error)
-            return
-        if waiting:
+        """Wake processors that may withdraw calls now; while the database is away, wait for it."""
+        has_asked, is_done = False, not keys
+        while not is_done:
+            try:
+                for level in await self.outbox.read(claims.read_waiting, keys):
+                    has_asked = True  # a commit whose answer is lost may have taken place
+                    await self.outbox.write(claims.hasten, level)
+                is_done = True
+            except Unavailable as error:
+                log.log(level_of(error), "who may withdraw %s is not woken: %s", counted(len(keys), "intent"), error)
+                await self.outbox.database.absence.pause(self.outbox.settings.outage.total_seconds())
+        if has_asked:
             await self.on_hastened()
 
 

@@ -5,13 +5,14 @@ from datetime import timedelta
 from functools import reduce
 from typing import Any, Final, cast
 
+from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_actuator.ledger import Ledger, StoredResults
 from levelog_actuator.outbox import Outbox
 from levelog_actuator.receiptrows import ReceiptRows
 from levelog_actuator.relay import BATCH, Relay
-from levelog_actuator.results import Ended
+from levelog_actuator.results import Ended, Later
 from levelog_base.errors import Unavailable
 from levelog_base.wire.canonical import canonical
 from levelog_base.wire.projection import Applied
@@ -20,6 +21,7 @@ from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
+from levelog_store.tables import wakeups
 from rigs.acting import QUICK, Acting
 from rigs.assembled import cancel
 from rigs.intents import NOON, claimed_intent, intent
@@ -27,12 +29,18 @@ from rigs.waiting import until
 
 
 def ledger_of(
-    acting: Acting, database: Database, *, on_stored: Callable[[StoredResults], None] = lambda _stored: None
+    acting: Acting,
+    database: Database,
+    *,
+    on_stored: Callable[[StoredResults], None] = lambda _stored: None,
+    told: asyncio.Event | None = None,
 ) -> Ledger:
-    async def told() -> None: ...
+    async def tell() -> None:
+        if told is not None:
+            told.set()
 
     outbox = Outbox(database, acting.scope, "me", QUICK)
-    return Ledger(outbox, under_way=(), on_stored=on_stored, on_hastened=told)
+    return Ledger(outbox, under_way=(), on_stored=on_stored, on_hastened=tell)
 
 
 async def claimed(acting: Acting) -> list[ClaimedIntent]:
@@ -99,18 +107,19 @@ async def test_a_result_that_log_or_database_does_not_take_fails_its_intent_alon
 
 
 class AwayOnce(Database):
-    """A database whose first transaction fails, after something else has happened."""
+    """A database of which one transaction fails, after so many and after something else has happened."""
 
-    def __init__(self, database: Database, meanwhile: Callable[[], None]) -> None:
+    def __init__(self, database: Database, meanwhile: Callable[[], None] = lambda: None, *, after: int = 0) -> None:
         self.__dict__.update(vars(database))
-        self._meanwhile: Callable[[], None] | None = meanwhile
+        self._meanwhile = meanwhile
+        self._left = after
 
     @asynccontextmanager
     async def transaction(self, *, durable: bool = True) -> AsyncGenerator[AsyncConnection]:
         """As Database.transaction."""
-        meanwhile, self._meanwhile = self._meanwhile, None
-        if meanwhile is not None:
-            meanwhile()
+        self._left -= 1
+        if self._left == -1:
+            self._meanwhile()
             raise Unavailable("it is away")
         async with super().transaction(durable=durable) as connection:
             yield connection
@@ -122,6 +131,25 @@ async def test_what_is_forgotten_while_the_database_goes_away_is_not_stored_when
     await store(on_sandbox, ledger)
     rows = await on_sandbox.rows()
     assert [rows[key]["state"] for key in keys] == ["claimed", "written"]
+
+
+async def test_who_may_withdraw_a_call_is_woken_once_the_database_is_back(on_sandbox: Acting) -> None:
+    row = intent("pods/default/a", verb="call")
+    (key,) = await on_sandbox.decide(row)
+    wakeup = {name: row[name] for name in ("view", "parent", "partition", "cause")} | {"scope": on_sandbox.scope.number}
+    wakeup |= {"causes": "", "generation": 1, "due_at": NOON + timedelta(days=36_500)}
+    async with on_sandbox.database.transaction() as connection:
+        await connection.execute(insert(wakeups), [wakeup])
+    told = asyncio.Event()
+    ledger = ledger_of(on_sandbox, AwayOnce(on_sandbox.database, after=1), told=told)
+    (call,) = await claimed(on_sandbox)
+    ledger.record(Later(intent=call, delay=timedelta(hours=1), error="503", is_doubtful=False))
+    storing = asyncio.create_task(ledger.run())
+    async with asyncio.timeout(60):
+        await told.wait()
+    await cancel(storing)
+    async with on_sandbox.database.reading() as connection:
+        assert await claims.read_waiting(connection, on_sandbox.scope, [key]) == []
 
 
 async def test_what_a_call_did_is_in_the_database_before_it_goes_on_to_the_log(on_sandbox: Acting) -> None:
