@@ -12,6 +12,7 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 
 from levelog.calls.runningtasks import RunningTasks
 from levelog.effects import EffectHandler
@@ -93,13 +94,8 @@ class Actuator:
         self._limits = Limits(settings)
         self._outage = Outage(settings, client.absence)
         under_way = RunningTasks()
-        self._ledger = Ledger(
-            outbox,
-            under_way,
-            on_stored=self._note_stored,
-            on_hastened=lambda: notifier.publish(Topic.WAKE),
-            clock=self._own.now,
-        )
+        on_hastened = partial(notifier.publish, Topic.WAKE)
+        self._ledger = Ledger(outbox, under_way, self._note_stored, on_hastened, clock=self._own.now)
         self._writes = ClaimedWrites(
             outbox, sender, self._own, self._limits, self._outage, self.observers, self._relay, self._ledger, under_way
         )
@@ -115,14 +111,7 @@ class Actuator:
             most_bytes=lambda: publisher.stream.connection.max_payload_bytes,
             on_found=lambda _: limited.notify(),
         )
-        self._effects = Effects(
-            self._own,
-            caller,
-            self._limits,
-            self.observers,
-            self._ledger,
-            on_room=limited.notify,
-        )
+        self._effects = Effects(self._own, caller, self._limits, self.observers, self._ledger, on_room=limited.notify)
         every = ClaimLoop(outbox, notifier.listen(Topic.INTENT), self._until_open, self._claim)
         apart = ClaimLoop(outbox, limited, self._own.until_fresh, self._claim_limited)
         self._loops = [every, apart] if self._effects.limited else [every]  # so that nobody is held up
