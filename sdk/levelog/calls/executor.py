@@ -120,7 +120,7 @@ class Executor:
             return self.failure(attempt, error)
 
     async def run(self, attempt: Attempt, function: Callable[[], Any], limit: timedelta) -> Any:
-        """Call the function itself, once a place is free; one that outlasts its time keeps its place."""
+        """Call the function, once a place is free: its time begins then; one that outlasts it keeps its place."""
         of, key, most = attempt.of, attempt.key, attempt.of.limits.max_concurrency
         if most is None or self.functions.is_lost(key):  # which is refused
             return await self.functions.run(key, function, limit, is_async=of.is_async)
