@@ -19,6 +19,7 @@ from levelog_base.counting import counted
 from levelog_base.errors import Unavailable
 from levelog_base.wire.records import ReceiptNoted
 from levelog_store.actuate import claims, outcomes
+from levelog_store.fold import levelwrites
 
 log = logging.getLogger(__name__)
 
@@ -131,9 +132,9 @@ class Ledger(Struct, eq=False):
         has_asked, is_done = False, not keys
         while not is_done:
             try:
-                for level in await self.outbox.read(claims.read_waiting, keys):
+                for level in await self.outbox.read(levelwrites.read_waiting, keys):
                     has_asked = True  # a commit whose answer is lost may have taken place
-                    await self.outbox.write(claims.hasten, level)
+                    await self.outbox.write(levelwrites.hasten, level)
                 is_done = True
             except Unavailable as error:
                 log.log(level_of(error), "who may withdraw %s is not woken: %s", counted(len(keys), "intent"), error)

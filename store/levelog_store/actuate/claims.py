@@ -1,6 +1,5 @@
 """The outbox, the table `intents`: actuators claim intents, keep their claims, and give intents back.
 
-Levels that wait for a call are asked for in `wakeups`.
 Each function runs in the transaction of its caller, who commits it before anything is sent, so that no two actuators
 send one intent. Nothing here sends, or says what came of an intent: that is `outcomes.py`.
 
@@ -59,12 +58,11 @@ from levelog_store.dialects import (
     namespace_column,
     now,
     one_of_named,
-    row_of,
     run,
     there_is,
 )
-from levelog_store.rows import Scope, ViewParent, in_turn, namespace_of
-from levelog_store.tables import intents, levels, wakeups
+from levelog_store.rows import Scope, in_turn, namespace_of
+from levelog_store.tables import intents, levels
 
 PENDING: Final = constant("pending")
 CLAIMED: Final = constant("claimed")
@@ -426,35 +424,6 @@ def withdraw_unwanted(dialect: Dialect) -> ReturningUpdate[Any]:
         .values(state="superseded")
         .returning(intents.c.key)
     )
-
-
-async def read_waiting(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> Sequence[ViewParent]:
-    """Levels that wait because these intents could not be withdrawn, as they can be now."""
-    return [(row.view, row.parent) for row in await run(connection, scope, waiting, of_keys=keys)]
-
-
-@built_once
-def waiting(dialect: Dialect) -> Select[str, str]:
-    """Levels of the unclaimed rows among `of_keys` whose wakeups wait for their time."""
-    table = wakeups.c
-    of_level = [table[name] == intents.c[name] for name in ("scope", "view", "parent")]
-    is_waiting = (is_one_of_keys(dialect), intents.c.state == PENDING, table.due_at > now(dialect))
-    return select(table.view, table.parent).where(*of_level, *is_waiting).distinct()
-
-
-async def hasten(connection: AsyncConnection, scope: Scope, level: ViewParent) -> None:
-    """Make a level due that waits for its time.
-
-    Call it in a transaction of its own: processors lock wakeups in an order that nobody else can keep to.
-    """
-    await run(connection, scope, hastened, of_view=level[0], of_parent=level[1])
-
-
-@built_once
-def hastened(dialect: Dialect) -> Update:
-    """Make the wakeup of a level due."""
-    is_waiting = row_of(wakeups, "view", "parent"), wakeups.c.due_at > now(dialect)
-    return update(wakeups).where(*is_waiting).values(due_at=now(dialect))
 
 
 @built_once

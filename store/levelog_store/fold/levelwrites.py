@@ -1,6 +1,6 @@
-"""How the fold and `levelog retry` change levels: wakeups, receipts, observations, levels of deleted parents."""
+"""Levels as changed code has left them, and wakeups that others than their processors ask for, as `levelog retry`."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from secrets import randbits
 from typing import Any, Final
@@ -23,15 +23,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog_store.actuate.claims import PENDING, is_one_of_keys
 from levelog_store.connect.database import Database
-from levelog_store.dialects import (
-    built_once,
-    insert_for,
-    locked,
-    now,
-    row_of,
-    there_is,
-)
+from levelog_store.dialects import built_once, insert_for, locked, now, row_of, run, there_is
 from levelog_store.owners.handlers import CHANGED_CODE
 from levelog_store.rows import UNKNOWN, UNSETTLED, Scope, ViewParent
 from levelog_store.tables import backfills, intents, levels, wakeups
@@ -76,7 +70,7 @@ async def retry_levels(database: Database, scope: Scope, of: Collection[ViewPare
     Any process may do this, beside those of the application: it only adds wakeups. Each is a transaction, since who
     holds all partitions changes wakeups in no order. The last is durable, and so are those before it.
     """
-    named = _named(scope, of)
+    named = [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(of)]
     if not named:
         return
     due_at = literal(ASKED_FOR, wakeups.c.due_at.type)
@@ -121,16 +115,32 @@ def _hurry_writes(dialect: Dialect) -> Update:
     return update(intents).where(waits).values(due_at=now(dialect))
 
 
-def _named(scope: Scope, levels_: Collection[ViewParent]) -> list[dict[str, Any]]:
-    return [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(levels_)]
+async def read_waiting(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> Sequence[ViewParent]:
+    """Levels that wait because these intents could not be withdrawn, as they can be now."""
+    return [(row.view, row.parent) for row in await run(connection, scope, _waiting, of_keys=keys)]
 
 
-def new_generation() -> int:
-    """What identifies requests for levels from all others, also from those that were forgotten with their parents.
+@built_once
+def _waiting(dialect: Dialect) -> Select[str, str]:
+    """Levels of the unclaimed rows among `of_keys` whose wakeups wait for their time."""
+    table = wakeups.c
+    of_level = [table[name] == intents.c[name] for name in ("scope", "view", "parent")]
+    is_waiting = (is_one_of_keys(dialect), intents.c.state == PENDING, table.due_at > now(dialect))
+    return select(table.view, table.parent).where(*of_level, *is_waiting).distinct()
 
-    Drawn, not counted: a count would have to outlive the row.
+
+async def hasten(connection: AsyncConnection, scope: Scope, level: ViewParent) -> None:
+    """Make a level due that waits for its time.
+
+    Call it in a transaction of its own: processors lock wakeups in an order that nobody else can keep to.
     """
-    return randbits(62)
+    await run(connection, scope, _hastened, of_view=level[0], of_parent=level[1])
+
+
+@built_once
+def _hastened(dialect: Dialect) -> Update:
+    is_waiting = row_of(wakeups, "view", "parent"), wakeups.c.due_at > now(dialect)
+    return update(wakeups).where(*is_waiting).values(due_at=now(dialect))
 
 
 def wake_stored(
@@ -138,7 +148,8 @@ def wake_stored(
 ) -> postgresql.Insert | sqlite.Insert:
     """Ask once more for the levels that are rows and meet the conditions, with the cause that they have."""
     columns = ("scope", "view", "parent", "partition", "cause")
-    source = select(*(levels.c[name] for name in columns), literal(new_generation(), BigInteger), due_at)
+    generation = literal(randbits(62), BigInteger)  # drawn, not counted: a count would have to outlive the row
+    source = select(*(levels.c[name] for name in columns), generation, due_at)
     source = source.where(*conditions).order_by(levels.c.view, levels.c.parent)
     statement = insert_for(dialect, wakeups).from_select([*columns, "generation", "due_at"], source)
     return statement.on_conflict_do_update(

@@ -23,6 +23,7 @@ from levelog_store.actuate.daemonstates import keep_progress
 from levelog_store.actuate.outcomes import UnseenWrite
 from levelog_store.connect.database import Database
 from levelog_store.dialects import now, upsert
+from levelog_store.fold import levelwrites
 from levelog_store.rows import LevelRow
 from levelog_store.tables import intents, levels, wakeups
 from rigs import webs
@@ -148,13 +149,13 @@ async def test_levels_that_wait_are_looked_at_when_a_call_of_theirs_can_be_withd
         told = {"cause": 1, "causes": "", "generation": 1, "due_at": later}
         await connection.execute(insert(wakeups), [{**each, **told} for each in named])
         await connection.execute(update(intents).where(intents.c.key == keys[1]).values(state="claimed"))
-        waiting = await claims.read_waiting(connection, SCOPE, keys[:2])
+        waiting = await levelwrites.read_waiting(connection, SCOPE, keys[:2])
         for level in waiting:
-            await claims.hasten(connection, SCOPE, level)
+            await levelwrites.hasten(connection, SCOPE, level)
         assert waiting == [(rows[0]["view"], rows[0]["parent"])]
         due = (await connection.execute(select(wakeups.c.parent).where(wakeups.c.due_at < later))).scalars().all()
         assert due == [rows[0]["parent"]]
-        assert await claims.read_waiting(connection, SCOPE, keys[:2]) == []
+        assert await levelwrites.read_waiting(connection, SCOPE, keys[:2]) == []
 
 
 async def test_a_claim_holds_until_it_ends_is_taken_or_has_its_receipt(database: Database) -> None:

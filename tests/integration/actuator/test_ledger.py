@@ -21,6 +21,7 @@ from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
+from levelog_store.fold import levelwrites
 from levelog_store.tables import wakeups
 from rigs.acting import QUICK, Acting
 from rigs.assembled import cancel
@@ -149,7 +150,7 @@ async def test_who_may_withdraw_a_call_is_woken_once_the_database_is_back(on_san
         await told.wait()
     await cancel(storing)
     async with on_sandbox.database.reading() as connection:
-        assert await claims.read_waiting(connection, on_sandbox.scope, [key]) == []
+        assert await levelwrites.read_waiting(connection, on_sandbox.scope, [key]) == []
 
 
 async def test_what_a_call_did_is_in_the_database_before_it_goes_on_to_the_log(on_sandbox: Acting) -> None:
