@@ -5,15 +5,19 @@ user agent `levelog-sandbox-garbage-collector`.
 """
 
 import asyncio
-from collections import defaultdict
+import logging
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from levelog_sandbox.api.refusals import StatusError
 from levelog_sandbox.controllers.definitions import CLEANUP, STORAGE
 from levelog_sandbox.objects.deletion import FOREGROUND, ORPHAN
 from levelog_sandbox.objects.metadata import is_gone, unsaved
 from levelog_sandbox.objects.revisions import Change, Collection, Store, Stored
 from levelog_sandbox.schemas.registry import Registry, ServedResource
+
+log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 Delete = Callable[[ServedResource, Stored], None]
@@ -31,6 +35,8 @@ class GarbageCollector:
         self._delete = delete
         self._dependents: defaultdict[str, set[Id]] = defaultdict(set)
         self._uids: dict[str, Id] = {}
+        self._gone: deque[str] = deque(maxlen=500)
+        """Uids of owners that went last. Origin: absentOwnerCache of kube-controller-manager."""
         self._pending: asyncio.Queue[Id | str] = asyncio.Queue()
         store.listeners.append(self._follow)
 
@@ -44,6 +50,8 @@ class GarbageCollector:
                         self._look_at(dependent)
                 else:
                     self._look_at(subject)
+            except StatusError as refused:  # such as that of a namespace which may not be deleted
+                log.warning("%s cannot be collected: %s", subject, refused)
             finally:
                 self._pending.task_done()
 
@@ -59,6 +67,7 @@ class GarbageCollector:
                 self._dependents[owner["uid"]].discard(here)
         if change.after is None:
             self._uids.pop(shown.uid, None)
+            self._gone.append(shown.uid)
             self._pending.put_nowait(shown.uid)
             self._notice_emptier(collection.storage, shown)
             return
@@ -89,15 +98,19 @@ class GarbageCollector:
             self._finish(resource, stored)
             return
         owners = about.get("ownerReferences", ())
-        if owners and not any(self._holds(owner["uid"], namespace) for owner in owners):
+        if owners and not any(self._holds(owner, namespace) for owner in owners):
             self._delete(resource, stored)
 
-    def _holds(self, uid: str, namespace: str) -> bool:
-        """Whether an owner is there, in the same namespace or cluster-wide, and is not taking its dependents along."""
-        owner = self._uids.get(uid)
-        if owner is None or owner[1] not in {"", namespace}:
-            return False
-        stored = self._store.get(*owner)
+    def _holds(self, owner: Json, namespace: str) -> bool:
+        """Whether an owner is there, in the same namespace or cluster-wide, and is not taking its dependents along.
+
+        So does one that cannot be looked up: its kind is not served, or is in namespaces and the dependent in none.
+        """
+        place = self._uids.get(owner["uid"])
+        if place is None or place[1] not in {"", namespace}:
+            kind = self._registry.of_kind(owner.get("apiVersion", ""), owner.get("kind", ""))
+            return owner["uid"] not in self._gone if kind is None else kind.namespaced and not namespace
+        stored = self._store.get(*place)
         if stored is None:
             return False
         about = stored.body["metadata"]

@@ -16,6 +16,8 @@ from .conftest import new_namespace
 SECONDS = 60.0
 NOBODY = {"apiVersion": "v1", "kind": "Secret", "name": "nobody", "uid": "33333333-3333-3333-3333-333333333333"}
 """An owner that never was."""
+NOWHERE = {**NOBODY, "kind": "Namespace"}
+"""Nor was this one, which would be in no namespace."""
 QUICK_ON_SANDBOX = pytest.mark.parametrize(
     "controlled_server",
     [SANDBOX, pytest.param(KUBE_APISERVER, marks=pytest.mark.long)],
@@ -88,6 +90,28 @@ async def test_a_dependent_stays_while_one_owner_does(controlled: ClusterClient,
 async def test_a_dependent_of_an_owner_that_never_was_goes(controlled: ClusterClient, dependents: str) -> None:
     await owned(controlled, dependents, "child", NOBODY)
     await gone(controlled, f"{dependents}/child")
+
+
+async def test_dependents_of_an_owner_that_cannot_be_looked_up_stay(
+    controlled: ClusterClient, dependents: str, namespace: str
+) -> None:
+    roles, wide = "/apis/rbac.authorization.k8s.io/v1/clusterroles", f"wide-{namespace}"
+    await owned(controlled, dependents, "child", {**NOBODY, "apiVersion": "example.com/v1", "kind": "Unserved"})
+    await owned(controlled, roles, wide, NOBODY)
+    await seen_by_collector(controlled, dependents)
+    await owned(controlled, roles, f"{wide}-bait", NOWHERE)
+    await gone(controlled, f"{roles}/{wide}-bait")
+    assert (await controlled.get(f"{dependents}/child")).code == 200
+    assert (await controlled.get(f"{roles}/{wide}")).code == 200
+
+
+async def test_what_may_not_be_deleted_holds_up_nothing_else(controlled: ClusterClient, dependents: str) -> None:
+    kept = "/api/v1/namespaces/default"
+    assert (await controlled.merge(kept, {"metadata": {"ownerReferences": [NOWHERE]}})).code == 200
+    try:
+        await seen_by_collector(controlled, dependents)
+    finally:
+        assert (await controlled.merge(kept, {"metadata": {"ownerReferences": None}})).code == 200
 
 
 async def test_in_the_foreground_the_owner_waits_for_those_that_block_it(
