@@ -1,7 +1,7 @@
 """From a request's body to an object to store: kind, namespace, unknown fields, defaults."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, cast
 
 from levelog_sandbox.api import refusals
 from levelog_sandbox.objects.revisions import ENCODER
@@ -10,6 +10,11 @@ from levelog_sandbox.schemas.shapes import ANY, Schema
 from levelog_sandbox.schemas.validation import defaulted, misfit, pruned, typing_error, typing_faults, unknown_fields
 
 Json = dict[str, Any]
+
+_OWNERS_TWICE: Final = (
+    ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject "
+    "such requests as early as 1.24; please fix your requests; duplicate UID(s) observed:"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +45,13 @@ def incoming(resource: ServedResource, namespace: str, body: Any, options: Optio
         warnings = tuple(unknown_fields(body, resource.schema))
     if warnings and options.field_validation == "Strict":
         raise refusals.bad_request(f"{unfit}: strict decoding error: {', '.join(warnings)}")
-    body = body if resource.is_custom else without_nothing(body, resource.schema)
+    body = _typed(resource, body)
+    owners = body["metadata"].get("ownerReferences", [])
+    if twice := [each for number, each in enumerate(owners) if each in owners[:number]]:
+        body["metadata"]["ownerReferences"] = [
+            each for number, each in enumerate(owners) if each not in owners[:number]
+        ]
+        warnings += (f"{_OWNERS_TWICE} {', '.join(dict.fromkeys(each['uid'] for each in twice))}",)
     body = defaulted(pruned(body, resource.schema), resource.schema)
     if entries is not None:
         body["metadata"]["managedFields"] = entries
@@ -99,7 +110,7 @@ def applied(resource: ServedResource, namespace: str, name: str, body: Any, subr
         said |= {half: body[half]} if half in body else {}
     elif resource.has_status:
         said.pop("status", None)
-    return at_stored_version(resource, said if resource.is_custom else without_nulls(said))
+    return at_stored_version(resource, _typed(resource, said, keeps_empty=True))
 
 
 def misnamed(given: Any, name: str) -> str:
@@ -109,33 +120,37 @@ def misnamed(given: Any, name: str) -> str:
     return f"the name of the object ({given}) does not match the name on the URL ({name})"
 
 
-def without_nulls(value: Any) -> Any:
-    """Core kinds are typed on the server: null is the same as absent."""
-    if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [without_nulls(item) for item in value]
-    return value
+def _typed(resource: ServedResource, body: Json, *, keeps_empty: bool = False) -> Json:
+    """A body whose typed part is as Go's structs hold it: of a core kind all, of a custom one the metadata."""
+    schema = resource.schema
+    if not resource.is_custom:
+        return cast("Json", as_structs(body, schema, keeps_empty=keeps_empty))
+    metadata = as_structs(body["metadata"], schema.child("metadata")[0], keeps_empty=keeps_empty)
+    return {**body, "metadata": metadata}
 
 
-def without_nothing(value: Any, schema: Schema) -> Any:
-    """A core kind's object less nulls, and less empty lists and maps, which are the same as absent where optional.
+_ZEROS: Final[Json] = {"string": "", "object": {}, "integer": 0, "number": 0, "boolean": False}
 
-    In a map of texts, null is an empty text.
+
+def as_structs(value: Any, schema: Schema, *, keeps_empty: bool = False) -> Any:
+    """What is typed on the server, as Go's structs hold it: without nulls, and a null in a map or list is its zero.
+
+    Nor with empty lists and maps, unless they are kept: where optional, they are the same as absent.
     """
     if isinstance(value, dict):
         kept: Json = {}
-        for key, item in value.items():
+        for key, given in value.items():
             child, is_field = schema.child(key)
             is_collection = child.type == "array" or (child.fields is None and child.element is not None)
-            is_optional = is_field and key not in schema.required
-            if item is None and not is_field and child.type == "string":
-                kept[key] = ""
-            elif item is not None and not (is_optional and is_collection and item in ([], {})):
-                kept[key] = without_nothing(item, child)
+            is_optional = is_field and key not in schema.required and not keeps_empty
+            item = _ZEROS.get(child.type) if given is None and not is_field else given
+            if item is not None and not (is_optional and is_collection and item in ([], {})):
+                kept[key] = as_structs(item, child, keeps_empty=keeps_empty)
         return kept
     if isinstance(value, list):
-        return [without_nothing(item, schema.element or ANY) for item in value]
+        child = schema.element or ANY
+        items = (_ZEROS.get(child.type) if item is None else item for item in value)
+        return [as_structs(item, child, keeps_empty=keeps_empty) for item in items]
     return value
 
 

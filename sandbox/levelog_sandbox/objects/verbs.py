@@ -213,7 +213,9 @@ class Writes:
         before: Json | None = None,
     ) -> None:
         """Raise `StatusError` 422 for what is wrong with names, schema, or by further rules."""
-        found = metadata.faults(resource, body["metadata"]) + faults(body, resource.schema) + further
+        # Types of metadata fit, and its lists may repeat items.
+        shape = faults({**body, "metadata": {}}, resource.schema)
+        found = metadata.faults(resource, body["metadata"]) + shape + further
         if resource.is_custom and resource.scale:
             found += resource.scale.faults(body)
         found += celrules.faults(body, before, resource.schema, found)

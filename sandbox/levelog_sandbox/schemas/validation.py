@@ -32,7 +32,8 @@ def pruned(value: Any, schema: Schema, unknown: list[str] | None = None, path: s
         for key, item in value.items():
             child, is_field = schema.child(key)
             here = f"{path}.{key}" if path else key
-            is_dropped = item is None and is_field and not child.nullable and not child.has_default
+            is_declared = is_field or schema.element is not None
+            is_dropped = item is None and is_declared and not child.nullable and not child.has_default
             if not schema.knows(key):
                 if unknown is not None:
                     unknown.append(here)
@@ -247,6 +248,13 @@ def _item_faults(items: list[Any], schema: Schema, path: str) -> list[str]:
     found: list[str] = []
     seen: set[str] = set()
     for index, item in enumerate(items):
+        if item is None:
+            keyed, keyless = (
+                "with keys may not have a null element",
+                "without keys has an element that's an explicit null",
+            )
+            found.append(f"{path}: element {index}: associative list {keyed if schema.keys else keyless}")
+            continue
         try:
             element = element_of(item, schema)
         except DuplicateItemError as error:

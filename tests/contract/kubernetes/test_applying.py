@@ -277,6 +277,13 @@ async def test_an_applied_configuration_must_fit_its_schema(webs: Webs) -> None:
         assert words in refused.body["message"]
 
 
+@pytest.mark.parametrize(("field", "keyed"), [("tags", "without"), ("parts", "with")])
+async def test_null_is_no_item_of_a_set_or_keyed_list(webs: Webs, field: str, keyed: str) -> None:
+    refused = await webs.apply("a", {"image": "one", field: [None]})
+    assert refused.code == 500
+    assert f".spec.{field}: element 0: associative list {keyed} keys " in refused.body["message"]
+
+
 async def test_values_are_checked_after_the_merge(webs: Webs) -> None:
     await webs.apply("a", {"image": "one"})
     refused = await webs.apply("a", {"image": "one", "mode": "odd", "replicas": -1})

@@ -172,6 +172,13 @@ async def test_defaults_fill_what_is_absent_and_null_means_absent_unless_allowed
     assert (await webs.create("a")).body["spec"] == {"image": "one", "replicas": 1}
     nulls = {"image": "one", "replicas": None, "mode": None, "note": None}
     assert (await webs.create("b", nulls)).body["spec"] == {"image": "one", "replicas": 1, "note": None}
+    maps = {"settings": {"a": None, "b": "c"}, "free": {"a": None}}
+    assert (await webs.create("maps", {"image": "one", **maps})).body["spec"] == {
+        "image": "one",
+        "replicas": 1,
+        "settings": {"b": "c"},
+        "free": {"a": None},
+    }
     assert (await webs.create("c", {"image": "one", "replicas": 0})).body["spec"]["replicas"] == 0
     gone = await api.merge(webs.at("c"), {"spec": {"replicas": None}})
     assert gone.body["spec"]["replicas"] == 1

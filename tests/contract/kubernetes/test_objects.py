@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rigs.clusterclient import ClusterClient
+from rigs.customresources import Webs
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -131,6 +132,36 @@ async def test_bad_metadata_are_refused_with_the_field(
     assert (refused.code, refused.reason) == (422, "Invalid")
     assert refused.faults == faults
     assert refused.body["details"]["kind"] == "ConfigMap"
+
+
+async def test_null_in_a_map_or_list_is_the_zero_of_what_it_holds(
+    api: ClusterClient, config_maps: str, pods: str, webs: Webs
+) -> None:
+    nulls = {"labels": {"a": None}, "annotations": {"b": None}}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", **nulls}, "data": {"x": None}}
+    applied = {**config_map, "metadata": {"name": "b", **nulls}}
+    config_maps_made = [await api.create(config_maps, config_map), await api.apply(f"{config_maps}/b", applied)]
+    assert [made.body["data"] for made in config_maps_made] == [{"x": ""}, {"x": ""}]
+    custom = [await webs.create("a", **nulls)]
+    custom.append(await api.apply(webs.at("b"), webs.manifest("b", {"image": "one"}, **nulls)))
+    for made in config_maps_made + custom:
+        assert (made.metadata["labels"], made.metadata["annotations"]) == ({"a": ""}, {"b": ""})
+    unowned = await api.create(config_maps, {"metadata": {"name": "c", "ownerReferences": [None]}})
+    parts = ("apiVersion", "kind", "name", "uid")
+    assert unowned.faults == {(f"metadata.ownerReferences.{part}", "FieldValueInvalid") for part in parts}
+    bare = await api.create(pods, {"metadata": {"name": "a"}, "spec": {"containers": [None]}})
+    assert bare.faults == {(f"spec.containers[0].{part}", "FieldValueRequired") for part in ("name", "image")}
+
+
+async def test_what_stands_twice_in_metadata_is_taken(api: ClusterClient, config_maps: str, webs: Webs) -> None:
+    owner = {"apiVersion": "v1", "kind": "Secret", "name": "a", "uid": "u"}
+    twice = {"finalizers": ["a.b/c", "a.b/c"], "ownerReferences": [owner, owner, {**owner, "name": "b"}]}
+    for made in (await api.create(config_maps, {"metadata": {"name": "a", **twice}}), await webs.create("a", **twice)):
+        assert made.code == 201, made.body
+        assert made.metadata["finalizers"] == twice["finalizers"]
+        assert made.metadata["ownerReferences"] == [owner, {**owner, "name": "b"}]
+        assert len(made.warnings) == 1
+        assert made.warnings[0].endswith('duplicate UID(s) observed: u"')
 
 
 async def test_the_names_of_namespaces_have_no_dots(api: ClusterClient) -> None:
