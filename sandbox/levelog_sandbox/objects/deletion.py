@@ -5,7 +5,7 @@ An object with finalizers, a namespace, or a pod on a node is only marked; it go
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -154,8 +154,9 @@ class Deletion:
             about["deletionGracePeriodSeconds"] = grace
             if "generation" in about:
                 about["generation"] += 1
-        elif grace < about.get("deletionGracePeriodSeconds", 0):
-            about["deletionGracePeriodSeconds"] = grace
+        elif (less := about.get("deletionGracePeriodSeconds", 0) - grace) > 0:
+            ends = datetime.fromisoformat(about["deletionTimestamp"]) - timedelta(seconds=less)
+            about |= {"deletionTimestamp": metadata.timestamp(ends), "deletionGracePeriodSeconds": grace}
         return {**live.body, "metadata": about}
 
 
@@ -183,7 +184,7 @@ def _grace(resource: ServedResource, live: Stored, options: DeleteOptions) -> in
         return 0
     if live.body.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
         return 0
-    if options.grace_seconds is not None:
-        return options.grace_seconds
-    grace: int = live.body["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
-    return grace
+    grace: int | None = options.grace_seconds
+    if grace is None:
+        grace = live.body["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
+    return grace if grace >= 0 else 1

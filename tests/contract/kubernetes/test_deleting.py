@@ -1,5 +1,6 @@
 """DELETE: preconditions, finalizers, grace, collections. What controllers do afterwards is in test_garbage.py."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -121,6 +122,9 @@ async def test_a_pod_on_a_node_is_given_time_and_the_time_can_be_shortened(api: 
     assert (await api.get(f"{pods}/a")).code == 200
     sooner = await api.delete(f"{pods}/a", gracePeriodSeconds="5")
     assert sooner.metadata["deletionGracePeriodSeconds"] == 5
+    ends = [datetime.fromisoformat(each.metadata["deletionTimestamp"]) for each in (marked, sooner)]
+    assert ends[0] - ends[1] == timedelta(seconds=25)
+    assert (await api.delete(f"{pods}/a", gracePeriodSeconds="-3")).metadata["deletionGracePeriodSeconds"] == 1
     await api.delete(f"{pods}/a", {"gracePeriodSeconds": 0})
     assert (await api.get(f"{pods}/a")).code == 404
 
