@@ -23,7 +23,8 @@ JSON_PATCH: Final = "application/json-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 PATCH_TYPES: Final = (JSON_PATCH, MERGE, APPLY)
-BODY_TYPES: Final = frozenset({"application/json", "application/yaml", "*/*"})
+YAML: Final = "application/yaml"
+BODY_TYPES: Final = ("application/json", YAML)
 # As the server says it; the sandbox has no protobuf, and its answers are JSON.
 SERVED: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _NO_PROTOBUF: Final = (
@@ -95,12 +96,12 @@ async def body_of(exchange: Exchange) -> bytes:
     return await request.read()
 
 
-def decoded(raw: bytes, *, is_yaml: bool = False) -> Any:
-    """A request's body. Raises `StatusError` 400."""
+def decoded(exchange: Exchange, raw: bytes) -> Any:
+    """A request's body, read as its type says. Raises `StatusError` 400."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        if not is_yaml:
+        if exchange.request.content_type not in (YAML, APPLY):
             raise refusals.bad_request(f"the object provided is unrecognized: json parse error: {error}") from error
     from levelog_base.wire.manifests import documents  # noqa: PLC0415 - few clients send YAML, and it is slow to load
 

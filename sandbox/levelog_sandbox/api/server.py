@@ -212,17 +212,17 @@ class Server:
         outcome: Outcome
         match exchange.verb:
             case "create" if not at.name:
-                outcome = self._cluster.writes.create(at.resource, at.namespace, decoded(raw), options)
+                outcome = self._cluster.writes.create(at.resource, at.namespace, decoded(exchange, raw), options)
             case "update" if at.name:
-                outcome = writes.replace(at.resource, at.namespace, at.name, decoded(raw), options)
+                outcome = writes.replace(at.resource, at.namespace, at.name, decoded(exchange, raw), options)
             case "apply" if at.name:
                 if not exchange.query.get("fieldManager"):
                     cause = refusals.required("fieldManager", "is required for apply patch")
                     raise refusals.invalid("meta.k8s.io", "PatchOptions", "", [cause])
-                outcome = writes.apply(at.resource, at.namespace, at.name, decoded(raw, is_yaml=True), options)
+                outcome = writes.apply(at.resource, at.namespace, at.name, decoded(exchange, raw), options)
             case "patch" if at.name:
                 schema = None if at.resource.is_custom else kind.schema
-                change = patch(exchange.request.content_type, decoded(raw), schema)
+                change = patch(exchange.request.content_type, decoded(exchange, raw), schema)
                 outcome = writes.patch(at.resource, at.namespace, at.name, change, options)
             case _:
                 raise refusals.method_not_allowed()
@@ -236,7 +236,7 @@ class Server:
             raise refusals.method_not_allowed()
         accepted(exchange)
         raw, access, options = await body_of(exchange), self._cluster.access, write_options(exchange)
-        answer, warnings = reviewed(access, kind, decoded(raw), options, self._cluster.clock)
+        answer, warnings = reviewed(access, kind, decoded(exchange, raw), options, self._cluster.clock)
         return warned(json_response(answer, 201), warnings)
 
     async def _delete(self, exchange: Exchange, at: RequestTarget) -> web.Response:
@@ -257,4 +257,4 @@ class Server:
 
     async def _delete_options(self, exchange: Exchange) -> DeleteOptions:
         raw = await body_of(exchange)
-        return DeleteOptions.read(decoded(raw) if raw else {}, exchange.query)
+        return DeleteOptions.read(decoded(exchange, raw) if raw else {}, exchange.query)

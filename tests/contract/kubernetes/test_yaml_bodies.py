@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from rigs.clusterclient import ClusterClient
 from rigs.customresources import Webs
 
 VALUES: dict[str, Any] = {
@@ -79,6 +80,16 @@ async def test_a_value_without_quotes_is_what_go_takes_it_for(webs: Webs) -> Non
     found = dict(sorted(answer.body["spec"]["free"].items()))
     read = {text: (type(value), value) for text, value in zip(VALUES, found.values(), strict=True)}
     assert read == {text: (type(value), value) for text, value in VALUES.items()}
+
+
+async def test_yaml_is_created_and_replaced_as_json_is(api: ClusterClient, config_maps: str) -> None:
+    text = "metadata: {name: a}\ndata:\n  x: '1'\n"
+    made = await api.ask("POST", config_maps, text, content_type="application/yaml")
+    assert made.code == 201, made.body
+    replaced = await api.ask("PUT", f"{config_maps}/a", text.replace("1", "2"), content_type="application/yaml")
+    assert replaced.body["data"] == {"x": "2"}
+    assert (await api.ask("POST", config_maps, text)).code == 400
+    assert (await api.ask("POST", config_maps, text, content_type="*/*")).code == 415
 
 
 @pytest.mark.parametrize("value", [".inf", "-.INF", ".nan", "{null: a}", "{[a]: b}", "!!int a", "!!binary ="])
