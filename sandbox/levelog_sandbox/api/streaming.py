@@ -39,27 +39,18 @@ class Wish:
 
 
 def read_wish(exchange: Exchange, at: RequestTarget, bookmark_seconds: float) -> Wish:
-    """The wish in a request's query. Raises `StatusError` 400, 406, 422."""
+    """The wish in a request's query. Raises `StatusError` 400, 406, 422, 500."""
     query = exchange.query
-    version = query.get("resourceVersion", "")
     has_bookmarks = is_true(query.get("allowWatchBookmarks", "false"))
     seconds = pages.number(query.get("timeoutSeconds", "")) or LEAST_SECONDS * (1 + random.random())  # noqa: S311
     return Wish(
         form=accepted(exchange),
         matches=pages.selection(at.resource, query),
-        from_revision=_start(version),
+        from_revision=pages.version_number(query.get("resourceVersion") or "0"),
         initial_events=_initial_events(exchange),
         seconds=seconds,
         bookmark_seconds=bookmark_seconds if has_bookmarks else None,
     )
-
-
-def _start(version: str) -> int:
-    try:
-        return int(version or 0)
-    except ValueError as error:
-        # For a list the server makes this 400; for a watch it does not.
-        raise refusals.StatusError(500, "", pages.not_a_version(version)) from error
 
 
 def _initial_events(exchange: Exchange) -> bool | None:

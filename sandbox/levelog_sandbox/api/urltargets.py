@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote
 
 from levelog_sandbox.api import refusals
 from levelog_sandbox.schemas.registry import Registry, ServedResource
@@ -35,9 +34,9 @@ def review(registry: Registry, path: str) -> ServedResource | None:
 def target(registry: Registry, path: str) -> RequestTarget | None:
     """The target of `/api/v1/…` or `/apis/GROUP/VERSION/…`; None for paths that name no resource.
 
-    Raises `StatusError` 404, `NoSuchPathError` for a resource or subresource that is not served.
+    Raises `StatusError` 400, 404, `NoSuchPathError` for a resource or subresource that is not served.
     """
-    parts = [unquote(part) for part in path.split("/")[1:]]
+    parts = path.split("/")[1:]
     if parts[0] == "api" and len(parts) >= 3:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) >= 4:
@@ -56,6 +55,8 @@ def target(registry: Registry, path: str) -> RequestTarget | None:
         if resource.is_custom:
             raise refusals.not_found(resource.group, resource.plural, name)
         raise refusals.no_such_resource()
+    if "%" in name:
+        raise refusals.bad_request(f"Name parameter invalid: \"{name}\": may not contain '%'")
     return RequestTarget(resource, namespace, name, subresource)
 
 

@@ -20,7 +20,7 @@ _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_KEY: Final = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 _SUBDOMAIN_RULE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
     "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
@@ -44,6 +44,9 @@ _LABEL_VALUE_RULE: Final = (
 NAMED_BY_LABEL: Final = frozenset({"namespaces", "services"})
 _NAMED_BY_SEGMENT: Final = "rbac.authorization.k8s.io"
 """Group whose names, as `system:node`, may be any segment of a path."""
+_MOST_ANNOTATION_BYTES: Final = 256 * 1024
+"""Origin: TotalAnnotationSizeLimitB in k8s.io/apimachinery/pkg/api/validation."""
+_STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 SET_BY_SERVER: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
 
@@ -126,11 +129,26 @@ def faults(resource: ServedResource, metadata: Json) -> list[refusals.RefusalCau
     for key, value in (metadata.get("labels") or {}).items():
         if not is_label_key(key):
             found.append(refusals.invalid_value("metadata.labels", key, _LABEL_KEY_RULE))
-        if not _LABEL_VALUE.fullmatch(value):
-            found.append(refusals.invalid_value("metadata.labels", value, _LABEL_VALUE_RULE))
-    annotations = [key for key in metadata.get("annotations") or () if not is_label_key(key.lower())]
-    found += [refusals.invalid_value("metadata.annotations", key, _LABEL_KEY_RULE) for key in annotations]
+        found += faults_of_label("metadata.labels", value)
+    annotations: Json = metadata.get("annotations") or {}
+    wrong = [key for key in annotations if not is_label_key(key.lower())]
+    found += [refusals.invalid_value("metadata.annotations", key, _LABEL_KEY_RULE) for key in wrong]
+    if sum(len(f"{key}{value}".encode()) for key, value in annotations.items()) > _MOST_ANNOTATION_BYTES:
+        found.append(refusals.too_long("metadata.annotations", _MOST_ANNOTATION_BYTES))
+    for number, finalizer in enumerate(metadata.get("finalizers") or ()):
+        if not is_label_key(finalizer):
+            found.append(refusals.invalid_value("metadata.finalizers", finalizer, _LABEL_KEY_RULE))
+        if resource.has_qualified_finalizers and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            found.append(refusals.invalid_value(f"metadata.finalizers[{number}]", finalizer, why))
     return found + _owner_faults(metadata.get("ownerReferences") or ())
+
+
+def faults_of_label(field: str, value: str) -> list[refusals.RefusalCause]:
+    """The faults of a label's value, which stands in a field."""
+    whys = ["must be no more than 63 bytes"] if len(value) > 63 else []
+    whys += [] if _LABEL_VALUE.fullmatch(value) else [_LABEL_VALUE_RULE]
+    return [refusals.invalid_value(field, value, why) for why in whys]
 
 
 def _owner_faults(owners: Sequence[Json]) -> list[refusals.RefusalCause]:

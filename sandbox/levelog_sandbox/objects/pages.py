@@ -6,13 +6,13 @@ path is refused with 400, as by the server.
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from levelog_sandbox.api import refusals
-from levelog_sandbox.objects.metadata import is_label_key
+from levelog_sandbox.objects.metadata import faults_of_label, is_label_key
 from levelog_sandbox.objects.revisions import Store, Stored, in_etcd
 from levelog_sandbox.schemas.registry import ServedResource
 
@@ -68,28 +68,27 @@ def label_selector(text: str) -> Matches | None:
         key = term and (term["key"] or term["missing"])
         if term is None or key is None or not is_label_key(key):
             raise refusals.bad_request(f"unable to parse requirement: {text[position:]!r} in label selector {text!r}")
-        tests.append(_label_test(term))
+        given = term["value"] if term["operator"] else term["values"]
+        values = [] if given is None else sorted({value.strip() for value in given.split(",")})
+        for place, value in enumerate(values):
+            for why in faults_of_label(f"values[{place}][{key}]", value):
+                raise refusals.bad_request(f"unable to parse requirement: {why.field}: {why.message}")
+        tests.append(_label_test(term, values))
         position = term.end()
     if not tests:
         return None
     return lambda body: all(test(body["metadata"].get("labels") or {}) for test in tests)
 
 
-def _label_test(term: re.Match[str]) -> Callable[[Mapping[str, str]], bool]:
+def _label_test(term: re.Match[str], values: Collection[str]) -> Callable[[Mapping[str, str]], bool]:
     if term["absent"]:
         missing = term["missing"]
         return lambda labels: missing not in labels
     key: str = term["key"]
-    if term["operator"]:
-        value = term["value"]
-        if term["operator"] == "!=":
-            return lambda labels: labels.get(key) != value
-        return lambda labels: labels.get(key) == value
-    if term["set"]:
-        values = {value.strip() for value in term["values"].split(",")}
-        if term["set"].strip() == "notin":
+    if values:
+        if term["operator"] == "!=" or "notin" in (term["set"] or ""):
             return lambda labels: labels.get(key) not in values
-        return lambda labels: key in labels and labels[key] in values
+        return lambda labels: labels.get(key) in values
     if term["order"]:
         bound, is_less = int(term["bound"]), term["order"] == "<"
         return lambda labels: _is_beyond(labels.get(key, ""), bound, is_less=is_less)
@@ -208,7 +207,10 @@ def list_page(store: Store, resource: ServedResource, namespace: str, query: Map
     elif version == "0":
         limit = 0  # served from the watch cache, which does not page
     elif version:
-        asked = version_number(version)
+        try:
+            asked = version_number(version)
+        except refusals.StatusError as error:
+            raise refusals.bad_request(f"invalid resource version: {error}") from error
         if asked > store.revision:
             raise too_large(asked, store.revision)
         if query.get("resourceVersionMatch") == "Exact":
@@ -271,22 +273,17 @@ def _check(query: Mapping[str, str]) -> None:
 
 
 def version_number(text: str) -> int:
-    """A resourceVersion that a client sent. Raises `StatusError` 400."""
-    try:
-        return int(text)
-    except ValueError as error:
-        raise refusals.bad_request(f"invalid resource version: {not_a_version(text)}") from error
-
-
-def not_a_version(text: str) -> str:
-    """The refusal of a resourceVersion that is no number."""
-    return f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+    """A resourceVersion that a client sent. Raises `StatusError` 500, as the server does; a list makes it 400."""
+    if not re.fullmatch("[0-9]{1,20}", text):
+        why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise refusals.StatusError(500, "", why)
+    return int(text)
 
 
 def check_reached(store: Store, version: str) -> None:
-    """Raise `StatusError` 504 for a revision that is still to come."""
-    if version and version_number(version) > store.revision:
-        raise too_large(version_number(version), store.revision)
+    """Raise `StatusError` 504 for a revision that is still to come, 500 for what is none."""
+    if (asked := version_number(version or "0")) > store.revision:
+        raise too_large(asked, store.revision)
 
 
 def too_large(asked: int, current: int) -> refusals.StatusError:
@@ -298,10 +295,9 @@ def too_large(asked: int, current: int) -> refusals.StatusError:
 
 def number(text: str) -> int:
     """A number in a query; 0 when it is left out. Raises `StatusError` 400."""
-    try:
-        return int(text or "0")
-    except ValueError as error:
-        raise refusals.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
+    if not re.fullmatch("[+-]?[0-9]{1,19}", text or "0"):
+        raise refusals.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    return int(text or "0")
 
 
 def bad_options(field: str, why: str) -> refusals.StatusError:

@@ -121,6 +121,11 @@ class ServedResource:
         return self.is_custom or self.name in NEVER_UNCONDITIONAL
 
     @property
+    def has_qualified_finalizers(self) -> bool:
+        """Whether a finalizer without a domain is refused."""
+        return not self.is_custom and self.group != "apiextensions.k8s.io"
+
+    @property
     def is_created_by_replace(self) -> bool:
         """Whether replacing an absent object creates it."""
         return self.name in CREATED_BY_REPLACE

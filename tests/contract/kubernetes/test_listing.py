@@ -88,7 +88,23 @@ async def test_labels_select(api: ClusterClient, secrets: str, selector: str, na
     assert (await api.get(secrets, labelSelector=selector)).names == list(names)
 
 
-@pytest.mark.parametrize("selector", ["a b", "=x", "app=x=y", "app in (x", "app=x,", ",", "App/", "app in x"])
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "a b",
+        "=x",
+        "app=x=y",
+        "app in (x",
+        "app=x,",
+        ",",
+        "App/",
+        "app in x",
+        "a=-b",
+        "a!=-b",
+        "a in (b,-c)",
+        f"a={'b' * 64}",
+    ],
+)
 async def test_a_malformed_label_selector_is_a_bad_request(api: ClusterClient, secrets: str, selector: str) -> None:
     refused = await api.get(secrets, labelSelector=selector)
     assert (refused.code, refused.reason) == (400, "BadRequest")
@@ -184,3 +200,14 @@ async def test_a_version_that_is_still_to_come_times_out(api: ClusterClient, sec
     refused = await api.get(secrets, resourceVersion=far)
     assert (refused.code, refused.reason) == (504, "Timeout")
     assert refused.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
+@pytest.mark.parametrize("version", ["x", "-1", "+1", "1_0"])
+async def test_a_version_that_is_no_number_is_refused(api: ClusterClient, secrets: str, version: str) -> None:
+    listed = await api.get(secrets, resourceVersion=version)
+    found = await api.get(f"{secrets}/a", resourceVersion=version)
+    watched = await api.get(secrets, resourceVersion=version, watch="1")
+    why = f'resourceVersion: Invalid value: "{version}": strconv.ParseUint: parsing "{version}": invalid syntax'
+    assert (listed.code, listed.body["message"]) == (400, f"invalid resource version: {why}")
+    assert [(each.code, each.body["message"]) for each in (found, watched)] == [(500, why), (500, why)]
+    assert (await api.get(secrets, limit="1_0")).code == 400

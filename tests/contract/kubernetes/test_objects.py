@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,12 @@ async def test_an_absent_object_is_not_found(api: ClusterClient, config_maps: st
     }
 
 
+async def test_a_path_is_decoded_once(api: ClusterClient, config_maps: str) -> None:
+    refused = await api.get(f"{config_maps}/a%2541")
+    assert (refused.code, refused.reason) == (400, "BadRequest")
+    assert refused.body["message"] == "Name parameter invalid: \"a%41\": may not contain '%'"
+
+
 async def test_a_namespace_must_exist(api: ClusterClient) -> None:
     refused = await api.create("/api/v1/namespaces/absent/configmaps", {"metadata": {"name": "a"}})
     assert (refused.code, refused.reason) == (404, "NotFound")
@@ -101,6 +108,9 @@ async def test_a_namespace_must_exist(api: ClusterClient) -> None:
         ({"name": "a" * 254}, {("metadata.name", "FieldValueInvalid")}),
         ({"name": "a", "labels": {"k": "not a value"}}, {("metadata.labels", "FieldValueInvalid")}),
         ({"name": "a", "labels": {"not a key": "v"}}, {("metadata.labels", "FieldValueInvalid")}),
+        ({"name": "a", "finalizers": ["held"]}, {("metadata.finalizers[0]", "FieldValueInvalid")}),
+        ({"name": "a", "finalizers": ["a.b/not a name"]}, {("metadata.finalizers", "FieldValueInvalid")}),
+        ({"name": "a", "annotations": {"k": "v" * 262144}}, {("metadata.annotations", "FieldValueTooLong")}),
         (
             {"name": "a", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": ""}]},
             {("metadata.ownerReferences.uid", "FieldValueInvalid")},
@@ -121,6 +131,9 @@ async def test_a_namespace_must_exist(api: ClusterClient) -> None:
         "long name",
         "bad label value",
         "bad label key",
+        "finalizer without a domain",
+        "bad finalizer",
+        "long annotations",
         "owner without uid",
         "two controllers",
     ],
@@ -155,11 +168,12 @@ async def test_null_in_a_map_or_list_is_the_zero_of_what_it_holds(
 
 async def test_what_stands_twice_in_metadata_is_taken(api: ClusterClient, config_maps: str, webs: Webs) -> None:
     owner = {"apiVersion": "v1", "kind": "Secret", "name": "a", "uid": "u"}
-    twice = {"finalizers": ["a.b/c", "a.b/c"], "ownerReferences": [owner, owner, {**owner, "name": "b"}]}
+    owners = [owner, owner, {**owner, "name": "b"}]
+    twice: dict[str, Any] = {"finalizers": ["a.b/c", "a.b/c"], "ownerReferences": owners}
     for made in (await api.create(config_maps, {"metadata": {"name": "a", **twice}}), await webs.create("a", **twice)):
         assert made.code == 201, made.body
         assert made.metadata["finalizers"] == twice["finalizers"]
-        assert made.metadata["ownerReferences"] == [owner, {**owner, "name": "b"}]
+        assert made.metadata["ownerReferences"] == owners[1:]
         assert len(made.warnings) == 1
         assert made.warnings[0].endswith('duplicate UID(s) observed: u"')
 
