@@ -121,22 +121,23 @@ class Contests:
 
     def __init__(self) -> None:
         self._creators: dict[str, str] = {}
+        """By uid, as what follows: another incarnation has other writers."""
         self._last: dict[tuple[str, str], str] = {}
         self._values: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
         self._undone: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
 
     def take(self, revision: Revision) -> None:
         """Look at one revision."""
-        manager, name = revision.written.manager, revision.object
+        manager, name, uid = revision.written.manager, revision.object, revision.uid
+        if revision.happened in ("created", "found", "recreated"):
+            self._creators[uid] = manager
         if revision.happened != "changed" or not manager:
-            if not revision.differences:
-                self._creators[name] = manager
             return
         resource = str(ObjectKey.parse(name).group_resource)
         for difference in revision.differences:
-            place, path = (name, difference.path), difference.path
+            place, path = (uid, difference.path), difference.path
             values = self._values[place]
-            last = self._last.get(place) or self._creators.get(name, "")
+            last = self._last.get(place) or self._creators.get(uid, "")
             if last and last not in values:
                 values[last] = difference.before
             if last and last != manager and manager in values and not is_other(values[manager], difference.after):

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from levelog_base.wire.records import ControlRecord, ObjectDeleted, ObjectSeen, Written
 from levelog_history.revisions import Revision, Revisions
-from levelog_history.writers import Contests, ManagerWrites, Period, Writers
+from levelog_history.writers import Contested, Contests, ManagerWrites, Period, Writers
 from rigs.webs import NOON, deleted, logged, web
 
 
@@ -25,14 +25,18 @@ def counted(records: Sequence[ObjectSeen | ObjectDeleted | ControlRecord]) -> li
 
 def contested(*replicas: tuple[str, int], name: str = "a") -> list[tuple[str, str, int]]:
     """Who undoes whom, of writers one after the other; the first one creates the object."""
+    found = contests_in([by(who, web(name, 1 + n, replicas=size)) for n, (who, size) in enumerate(replicas)])
+    assert {(each.resource, each.field, each.objects) for each in found} <= {("webs.example.com", "spec.replicas", 1)}
+    return [(each.manager, each.undoes, each.times) for each in found]
+
+
+def contests_in(records: Sequence[ObjectSeen | ObjectDeleted]) -> list[Contested]:
     revisions, contests = Revisions(lambda _: True), Contests()
-    for each in logged([by(who, web(name, 1 + n, replicas=size)) for n, (who, size) in enumerate(replicas)]):
+    for each in logged(records):
         for entry in revisions.take(each):
             if isinstance(entry, Revision):
                 contests.take(entry)
-    found = contests.found()
-    assert {(each.resource, each.field, each.objects) for each in found} <= {("webs.example.com", "spec.replicas", 1)}
-    return [(each.manager, each.undoes, each.times) for each in found]
+    return contests.found()
 
 
 def test_who_sets_a_field_back_again_and_again_undoes_the_other() -> None:
@@ -41,6 +45,21 @@ def test_who_sets_a_field_back_again_and_again_undoes_the_other() -> None:
     assert contested(*fight[:3]) == [], "one correction is none"
     assert contested(("levelog-webs", 3), ("hpa", 4), ("hpa", 5), ("levelog-webs", 6), ("hpa", 7)) == []
     assert contested(("me", 3), ("me", 4), ("me", 3), ("me", 4)) == []
+
+
+def test_who_writes_without_a_change_does_not_take_the_place_of_the_creator() -> None:
+    assert contested(("maker", 3), ("idle", 3), ("boss", 5), ("maker", 3), ("boss", 5)) == [
+        ("boss", "maker", 1),
+        ("maker", "boss", 1),
+    ]
+
+
+def test_another_incarnation_has_other_writers() -> None:
+    gone = deleted(web("a", 2), 3)
+    first = [by("maker", web("a", 1, replicas=3)), by("boss", web("a", 2, replicas=5))]
+    sizes = [("other", 3), ("boss", 5), ("maker", 3), ("boss", 5)]
+    then = [by(who, web("a", 4 + n, uid="again", replicas=size)) for n, (who, size) in enumerate(sizes)]
+    assert contests_in([*first, gone, *then]) == []
 
 
 def test_writes_are_counted_by_manager_and_those_that_changed_nothing_beside() -> None:
