@@ -44,7 +44,7 @@ class SeenIntent(Struct, frozen=True, kw_only=True):
     """`pods/default/shop-0`"""
     idempotency_key: str
     state: str
-    """pending, written, settled, satisfied, failed or superseded."""
+    """pending, claimed, written, settled, satisfied, failed or superseded."""
     body: Any
     """The manifest or patch that is sent; None for a delete."""
     attempts: int

@@ -74,9 +74,7 @@ def _details(name: str, group: str, kind: str, causes: Sequence[RefusalCause] = 
     if kind:
         details["kind"] = kind
     if causes:
-        details["causes"] = [
-            {key: value for key, value in cause.__class__._asdict(cause).items() if value} for cause in causes
-        ]
+        details["causes"] = [{key: value for key, value in cause._asdict().items() if value} for cause in causes]
     return details
 
 

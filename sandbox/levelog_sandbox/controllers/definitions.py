@@ -1,6 +1,6 @@
 """CustomResourceDefinitions: makes the API serve the resources of a stored CRD, and removes them with it.
 
-Limits: no conversion webhooks (versions differ in apiVersion only), no scale subresource.
+Limits: no conversion webhooks; versions differ in apiVersion only.
 """
 
 import asyncio
@@ -179,9 +179,5 @@ def custom_resources(body: Json, registry: Registry) -> list[ServedResource]:
 
 def is_established(body: Json) -> bool:
     """Whether the resources of a definition are served."""
-    return _condition(body, "Established")
-
-
-def _condition(body: Json, kind: str) -> bool:
     conditions = body.get("status", {}).get("conditions") or ()
-    return any(condition["type"] == kind and condition["status"] == "True" for condition in conditions)
+    return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)

@@ -31,6 +31,7 @@ from levelog_sandbox.fields.paths import (
 from levelog_sandbox.schemas.shapes import Schema
 
 Json = dict[str, Any]
+# Origin: DefaultMaxUpdateManagers in k8s.io/apimachinery/pkg/util/managedfields.
 MOST_UPDATE_MANAGERS: Final = 10
 
 
@@ -122,7 +123,6 @@ NEVER_OWNED: Final[Paths] = {
         )
     ),
 }
-# Origin: DefaultMaxUpdateManagers in k8s.io/apimachinery/pkg/util/managedfields.
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from levelog_sandbox.controllers.definitions import STORAGE, Definitions
 from levelog_sandbox.controllers.garbage import USER_AGENT, GarbageCollector
 from levelog_sandbox.objects.deletion import DeleteOptions, Deletion
 from levelog_sandbox.objects.incoming import Options
-from levelog_sandbox.objects.metadata import Clock
+from levelog_sandbox.objects.metadata import Clock, timestamp
 from levelog_sandbox.objects.revisions import Change, Collection, Store, Stored
 from levelog_sandbox.objects.scales import Scales
 from levelog_sandbox.objects.verbs import Outcome, Writes
@@ -26,7 +26,7 @@ KUBELET = "kubelet"
 
 
 class Cluster:
-    """Store, registry, rules and request log of one API; two namespaces exist from the start."""
+    """Store, registry, rules and request log of one API; the four namespaces of any cluster exist from the start."""
 
     def __init__(
         self, *, history: int, established_after: float, pods_run: bool, denials: Sequence[Denial], clock: Clock | None
@@ -122,7 +122,7 @@ class Cluster:
 
 def running(body: Json, clock: Clock) -> Json:
     """The status of a pod whose containers all run and are ready."""
-    now = clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = timestamp(clock())
     kinds = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
     containers = [
         {
