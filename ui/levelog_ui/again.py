@@ -22,6 +22,7 @@ from levelog_replay.comparing import Divergence, Tally
 from levelog_replay.historysources import LiveHistory
 from levelog_replay.travel.edits import Edits
 from levelog_replay.versions import Versions
+from levelog_ui.bundlepast import BundlePast
 from levelog_ui.past import Past
 
 MOST: Final = 100
@@ -205,10 +206,13 @@ class AgainCode:
         )
 
     async def _history(self, past: Past) -> LiveHistory | Bundle:
-        history = await past.history(self._application)
         [program] = self._versions.programs
-        if isinstance(history, Bundle):
+        history: LiveHistory | Bundle
+        if isinstance(past, BundlePast):
+            history = past.bundle
             refuse_other(history, self._application, program)
+        else:
+            history = await past.history(self._application)
         self._versions.redactor.refuse_history(past.source.name, history.redaction)
         return history
 

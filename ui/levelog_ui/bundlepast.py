@@ -3,16 +3,17 @@
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Final
 
-from levelog_base.wire.objects import Application, ObjectKey
+from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_history.reach import Moment, refuse_beyond
 from levelog_history.records import RecordSource
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
 from levelog_replay.bundles.reading import Bundle
-from levelog_replay.historysources import LiveHistory, each_record
+from levelog_replay.historysources import each_record
 from levelog_store.decide.decisions import Asked, Decision, PastIntent
 from levelog_store.look.levelpages import LevelQuery
 from levelog_store.look.overview import LevelLine, WriteLine
@@ -39,25 +40,17 @@ class BundlePast:
         """One pass."""
         return [entry async for entry in self.bundle.entries(shown.has)]
 
-    async def history(self, application: Application) -> LiveHistory | Bundle:  # noqa: ARG002 - `refuse_other` asks
-        """The file."""
-        return self.bundle
-
     async def parent_of(self, ordinal: int) -> str:
         """One pass."""
-        async for decision, _ in self.bundle.decisions():
-            if decision.ordinal == ordinal:
-                return decision.parent
+        async with aclosing(self.bundle.decisions()) as decided:
+            async for decision, _ in decided:
+                if decision.ordinal == ordinal:
+                    return decision.parent
         return ""
 
-    def about(
-        self,
-        selected: Sequence[Selected],
-        parents: Collection[ObjectKey],  # noqa: ARG002
-        applications: Collection[Application],  # noqa: ARG002
-    ) -> AsyncIterator[LoggedRecord]:
+    def about(self, selected: Sequence[Selected], parents: Collection[ObjectKey]) -> AsyncIterator[LoggedRecord]:
         """One pass."""
-        return self.bundle.about(selected, has_receipts=True)
+        return self.bundle.about(selected, has_receipts=bool(parents))
 
     async def records(self, sequences: Collection[int]) -> list[LoggedRecord]:
         """One pass."""
@@ -115,11 +108,12 @@ class BundlePast:
                 found[level] = FailedBefore(count=found[level].count + 1 if level in found else 1, last=record)
         return found
 
-    async def woke(self, start: Moment) -> dict[int, Woke]:  # noqa: ARG002 - all that the file has
+    async def woke(self, start: Moment) -> dict[int, Woke]:
         """One pass."""
         found: dict[int, Woke] = {}
         async for each, _ in self.bundle.decisions():
-            take_woke(found, each.causes.sequences, each.suppressed.sequences, has_written=bool(each.intents))
+            if start.time is None or each.decided_at >= start.time:
+                take_woke(found, each.causes.sequences, each.suppressed.sequences, has_written=bool(each.intents))
         return found
 
     async def views(self) -> list[str]:

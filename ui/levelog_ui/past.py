@@ -16,7 +16,6 @@ from levelog_history.records import LogSource, RecordSource, read_about
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry, decisions_on
 from levelog_log.stream import LogStream
-from levelog_replay.bundles.reading import Bundle
 from levelog_replay.historysources import LiveHistory, open_history
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import PastIntent
@@ -54,7 +53,7 @@ class LivePast:
             async for entry in decisions_on(self.database, scope, shown.selected, shown.has, log_began=self._log_began)
         ]
 
-    async def history(self, application: Application) -> LiveHistory | Bundle:
+    async def history(self, application: Application) -> LiveHistory:
         """All of it up to now, to decide on again. Raises ConfigurationError if it has no such application."""
         for scope in self.scopes:
             if scope.application == application:
@@ -69,15 +68,13 @@ class LivePast:
                     return parent
         return ""
 
-    def about(
-        self, selected: Sequence[Selected], parents: Collection[ObjectKey], applications: Collection[Application]
-    ) -> AsyncIterator[LoggedRecord]:
-        """Records about objects, and the receipts of what applications wrote for parents."""
+    def about(self, selected: Sequence[Selected], parents: Collection[ObjectKey]) -> AsyncIterator[LoggedRecord]:
+        """Records about objects, and the receipts of what was written for parents, if there are any."""
         partitions = {partition_of(each, self.stream.partitions) for each in parents}
         subjects = [
-            receipt_subject(self.stream.cluster, partition, application)
+            receipt_subject(self.stream.cluster, partition, scope.application)
             for partition in sorted(partitions)
-            for application in applications
+            for scope in self.scopes
         ]
         return read_about(self.stream, selected, receipts=subjects)
 
@@ -87,9 +84,7 @@ class LivePast:
         return [each for each in found if each is not None]
 
     async def intents(
-        self,
-        entries: Sequence[DecisionEntry],
-        receipts: dict[str, tuple[int, ReceiptNoted]],  # noqa: ARG002
+        self, entries: Sequence[DecisionEntry], _: dict[str, tuple[int, ReceiptNoted]]
     ) -> dict[str, PastIntent]:
         """The writes of decisions, by key, as far as SQL knows that they are."""
         found: dict[str, PastIntent] = {}

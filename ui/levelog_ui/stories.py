@@ -82,14 +82,14 @@ async def read_story(past: Past, key: ObjectKey) -> Story:
     written = list(dict.fromkeys([name, *sorted(parents), *targets]))
     first = written[: 1 + len(parents - {name})]
     objects = first + sorted(written[len(first) : MOST_OBJECTS], key=_as_counted)
-    told = await _read(past, objects, parents, decided)
+    told = await _read(past, objects, parents)
     asked = decided if is_parent else _near(decided, name, told)
     known = {number for _, number in told}
     unknown = {cause for each in asked for cause in each.decision.causes.sequences} - known
     others = await past.records(sorted(unknown)[-_MOST_LOOKED_UP:])
     if more := sorted(_objects_of(others) - set(objects), key=_as_counted)[: MOST_OBJECTS - len(objects)]:
         objects += more
-        later = await _read(past, more, (), ())
+        later = await _read(past, more, ())
         told += [each for each in later if isinstance(each[0], Revision) or each[1] not in known]
         told.sort(key=itemgetter(1))
     happened = Happened.of(told, others)
@@ -111,15 +111,15 @@ async def read_story(past: Past, key: ObjectKey) -> Story:
     )
 
 
-async def _read(
-    past: Past, objects: Iterable[str], parents: Collection[str], decided: Sequence[DecisionEntry]
-) -> list[tuple[Entry, int]]:
+async def _read(past: Past, objects: Iterable[str], parents: Collection[str]) -> list[tuple[Entry, int]]:
     """Revisions of the objects, and receipts of what was written for parents."""
     keys = {ObjectKey.parse(each) for each in objects}
     of = {ObjectKey.parse(each) for each in parents}
     selected = [_selected(each) for each in sorted(keys, key=str)]
-    records = past.about(selected, of, list(dict.fromkeys(each.application for each in decided)))
-    return [each async for each in entries_in(records, keys.__contains__, lambda record: record.parent in of)]
+    return [
+        each
+        async for each in entries_in(past.about(selected, of), keys.__contains__, lambda record: record.parent in of)
+    ]
 
 
 def _near(decided: Sequence[DecisionEntry], name: str, told: Iterable[tuple[Entry, int]]) -> list[DecisionEntry]:
