@@ -20,7 +20,7 @@ from levelog.resources import (
     refuse_external,
 )
 from levelog_base.wire.canonical import canonical, digest
-from levelog_base.wire.objects import SECRETS, GroupResource, ObjectKey, field_manager
+from levelog_base.wire.objects import CLUSTER_SCOPE, SECRETS, GroupResource, ObjectKey, field_manager
 
 Verb: TypeAlias = Literal["apply", "create", "patch", "patch_status", "delete", "call", "event"]
 PatchType: TypeAlias = Literal["merge", "json"]
@@ -84,7 +84,9 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _refuse_names(intent: Intent) -> None:
-    """Refuse names that no object has, and that the log and SQL could not hold."""
+    """Refuse names that no object has, and that the log, SQL or a path of the API could not hold."""
+    if not intent.name or intent.namespace == CLUSTER_SCOPE:
+        raise ValueError(f"{intent.verb}: give the name of an object, not {intent.namespace!r}, {intent.name!r}")
     texts: tuple[tuple[str, Any], ...] = (
         ("kind", intent.kind),
         ("namespace", intent.namespace),
@@ -93,9 +95,12 @@ def _refuse_names(intent: Intent) -> None:
     )
     for what, text in texts:
         is_text = isinstance(text, str)  # pyright: ignore[reportUnnecessaryIsInstance] - as a user may write it
-        if not is_text or not text.isprintable() or "/" in text or len(text) > MOST_NAME_BYTES:
+        is_name = is_text and text.isprintable() and "/" not in text and text not in (".", "..")
+        if not is_name or len(text.encode()) > MOST_NAME_BYTES:
             shown = repr(text)[:MOST_REASON_CHARACTERS]
-            raise ValueError(f"{intent.verb}: {what} is {shown}: a text of up to {MOST_NAME_BYTES} letters without /")
+            raise ValueError(
+                f"{intent.verb}: {what} is {shown}: a text of up to {MOST_NAME_BYTES} bytes without /, not . or .."
+            )
 
 
 def _from_manifest(verb: Verb, manifest: Mapping[str, Any], options: IntentOptions) -> Intent:
@@ -232,8 +237,6 @@ def delete(
             verb="delete", resource=type(target), name=metadata.name, namespace=metadata.namespace, options=options
         )
     _require_class("delete", target)
-    if not name:
-        raise ValueError(f"delete: which {target.resource_type.plural}? give a name")
     return Intent(verb="delete", resource=target, name=name, namespace=namespace, options=options)
 
 

@@ -86,12 +86,13 @@ def test_what_is_no_target_or_content_is_refused_in_a_sentence(make: Any, given:
         make(*given)
 
 
-@pytest.mark.parametrize("name", ["\ud800", "a\0b", "a\nb", "a/b", "x" * 501, 7, None])
+@pytest.mark.parametrize("name", ["", ".", "..", "\ud800", "a\0b", "a\nb", "a/b", "x" * 501, "ü" * 251, 7, None])
 def test_a_name_that_no_object_has_is_refused(name: Any) -> None:
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name or [], "namespace": "a"}}
     makers: list[Callable[[], Intent]] = [
         lambda: patch(ConfigMap, name, {}),
-        lambda: patch(ConfigMap, "a", {}, namespace=name),
+        lambda: patch(ConfigMap, "a", {}, namespace="_" if name == "" else name),
+        lambda: Intent(verb="delete", resource=ConfigMap, name=name),
         lambda: patch_status(ConfigMap(metadata=Metadata(name=name)), {}),
         lambda: apply(manifest),
     ]
