@@ -105,6 +105,8 @@ Operator("x", backoff=timedelta(0))  # operator 'x': backoff=
 Operator("x", give_up_after=60)  # operator 'x': give_up_after=
 op.on.create(give_up_after=timedelta(0))(handle)
 # handler handle: give_up_after=datetime.timedelta(0) is not a time above
+op.on.create(give_up_after=timedelta.max)(handle)  # 999999) is not a time above 0 and up to 100 years
+op.timer(every=timedelta.max)(handle)  # is not a time of at least 0:00:01 and up to 100 years
 op.daemon(grace=timedelta(0))(handle)  # daemon handle: grace=datetime.timedelta(0) is not a time above 0
 op.on.create(labels={"a": None})(handle)  # labels: a=None is no text, PRESENT, ABSENT or function
 op.on.field("spec", labels="app=web")(handle)  # labels='app=web' is not a mapping of names to values

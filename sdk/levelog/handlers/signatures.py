@@ -46,6 +46,9 @@ T = TypeVar("T")
 FOR_OTHERS: Final = "; for files of other frameworks, see `levelog.compat`"
 """Ends a message about what functions of such a file have, and those of levelog have not."""
 
+MOST_TIME: Final = timedelta(days=36_500)
+"""Added to a moment, a longer one may lead beyond the last year that Python counts."""
+
 _MODULES: Final = re.compile(r"(?:\w+\.)+(?:<locals>\.)?")
 """Before a name in the text of a generic type."""
 
@@ -163,10 +166,12 @@ def holds_intents(hint: Any) -> bool:
 
 
 def require_time(what: str, option: str, given: object, least: timedelta = timedelta.resolution) -> None:
-    """Refuse what is no time, or too short a one. Raises OperatorError; `what` has the option."""
-    if not isinstance(given, timedelta) or given < least:
+    """Refuse what is no time, or too short or too long a one. Raises OperatorError; `what` has the option."""
+    if not isinstance(given, timedelta) or not least <= given <= MOST_TIME:
         shown = "above 0" if least == timedelta.resolution else f"of at least {least}"
-        raise OperatorError(f"{what}: {option}={given!r} is not a time {shown}: timedelta(seconds=30)")
+        raise OperatorError(
+            f"{what}: {option}={given!r} is not a time {shown} and up to 100 years: timedelta(seconds=30)"
+        )
 
 
 def require_flag(what: str, option: str, given: object) -> None:
