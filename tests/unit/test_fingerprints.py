@@ -2,6 +2,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +12,7 @@ from levelog import ABSENT, PRESENT
 from levelog.handlers import reached
 from levelog.handlers.fingerprints import class_fingerprint, fingerprint, type_fingerprint, value_fingerprint
 
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 Load = Callable[[str], ModuleType]
 
 CODE = """
@@ -59,6 +61,28 @@ def test_a_change_in_what_the_function_reaches_changes_the_fingerprint(load: Loa
 @pytest.mark.parametrize(("old", "new"), [("return 0", "return 1"), ("LIMIT = 3", "LIMIT = 3  # three")])
 def test_a_comment_or_another_function_does_not(load: Load, old: str, new: str) -> None:
     assert fingerprint(load(CODE).handler) == fingerprint(load(CODE.replace(old, new)).handler)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "FEW, MANY = 3, 9",
+        "[FEW, *MANY] = (3, 9)",
+        "class LIMITS: pass\nLIMITS.few = 3\nFEW = LIMITS.few",
+        "LIMITS = {}\nLIMITS['few'] = 3\nFEW = LIMITS['few']",
+        "FEW = 1\nFEW += 3",
+        "for FEW in (1, 3): pass",
+        "from contextlib import nullcontext\nwith nullcontext(3) as FEW: pass",
+        "print(end='', *[FEW := 3][:0])",
+        "match 3:\n    case FEW: pass",
+        "from types import SimpleNamespace\nAT = SimpleNamespace(few=1)\nfor AT.few in (1, 3): pass\nFEW = AT.few",
+    ],
+)
+def test_a_value_counts_however_a_name_gets_it(load: Load, given: str) -> None:
+    code = f"{given}\ndef handler(value):\n    return value + FEW\ndef unrelated():\n    return 0"
+    before = fingerprint(load(code).handler)
+    assert fingerprint(load(code.replace("3", "4")).handler) != before
+    assert fingerprint(load(code.replace("return 0", "return 1")).handler) == before
 
 
 NAMESAKES = """
@@ -172,6 +196,16 @@ class Pod(Resource, version="v1", plural="pods"):
 def test_fields_of_nested_classes_count_wherever_a_handler_is(load: Load, old: str, new: str) -> None:
     assert class_fingerprint(load(MODULE).Pod) == class_fingerprint(load(MODULE).Pod)
     assert class_fingerprint(load(MODULE).Pod) != class_fingerprint(load(MODULE.replace(old, new)).Pod)
+
+
+@pytest.mark.parametrize("values", [(timedelta(1), timedelta(2)), (NOON, NOON.date()), (Path("a"), Path("b"))])
+def test_enclosed_times_and_what_else_has_a_text_count_by_content(values: tuple[object, object]) -> None:
+    def handler_for(value: object) -> Callable[[], object]:
+        return lambda: value
+
+    one, other = map(handler_for, values)
+    assert fingerprint(one) != fingerprint(other)
+    assert fingerprint(one) == fingerprint(handler_for(values[0]))
 
 
 def test_types_count_by_how_they_are_decoded() -> None:

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Set
 from enum import Enum
 from functools import lru_cache, partial
+from pathlib import PurePath
 from types import CodeType
 from typing import Any
 
@@ -54,7 +55,7 @@ def class_fingerprint(cls: Any) -> str:
 
 
 def value_fingerprint(value: object) -> str:
-    """Digest of a handler's option: plain values by content, functions by their code, anything else by its type."""
+    """Digest of a handler's option: functions by their code, what has a JSON form by content, all else by its type."""
     match value:
         case None | str() | bytes() | int() | float():
             return digest(type(value).__name__, repr(value))
@@ -76,8 +77,14 @@ def value_fingerprint(value: object) -> str:
             return digest(_qualified(value), fingerprint(value))
         case _ if callable(value):
             return fingerprint(value)
+        case PurePath():
+            return digest("path", str(value))
         case _:
-            return digest(_qualified(type(value)))
+            try:
+                content = canonical(value)
+            except (TypeError, ValueError, RecursionError):
+                content = b""
+            return digest(_qualified(type(value)), content)
 
 
 def _qualified(cls: Any) -> str:

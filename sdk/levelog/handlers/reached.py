@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 Imports: TypeAlias = dict[str, tuple[str, str]]
 """Each name that an import gives, with the module and what of it; empty: the module itself."""
 
+_INNER: Final = (ast.stmt, ast.ExceptHandler)
 _LEVELOGS: Final = ("levelog", "levelog_testing")
 INSTALLED: Final = [Path(path).resolve() for path in (*site.getsitepackages(), site.getusersitepackages())]
 
@@ -139,20 +140,19 @@ class ModuleSource:
 
     def _take(self, node: ast.stmt) -> None:
         match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                _leave_out_pace(node)
-                names = [node.name]
-            case ast.ClassDef():
-                names = [node.name]
-            case ast.Assign():
-                names = [target.id for target in node.targets if isinstance(target, ast.Name)]
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                names = [name]
             case ast.Import() | ast.ImportFrom():
                 self._imports |= self._imports_of(node)
-                names = []
+                return
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                _leave_out_pace(node)
+                names = {node.name}
+            case ast.ClassDef():
+                names = {node.name}
+            case ast.If() | ast.Try() | ast.With():  # the statements in it are taken by themselves
+                heads = (each for each in ast.iter_child_nodes(node) if not isinstance(each, _INNER))
+                names = {name for each in heads for name in _given(each)}
             case _:
-                names = []
+                names = set(_given(node))
         for name in names:
             self.definitions.setdefault(name, []).append(node)
 
@@ -175,6 +175,21 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _top(getattr(node, inner, []))
         for handler in node.handlers if isinstance(node, ast.Try) else ():
             yield from _top(handler.body)
+
+
+def _given(node: ast.AST) -> Iterator[str]:
+    """Names that get a value in a statement, or a part of one: `LIMITS` of `LIMITS["few"] = 3`."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
+            return
+        case ast.Name(id=name, ctx=ast.Store()) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            yield name
+        case ast.Attribute(value=value, ctx=ast.Store()) | ast.Subscript(value=value, ctx=ast.Store()):
+            yield from (path.partition(".")[0] for path in _paths(value))
+        case _:
+            pass
+    for child in ast.iter_child_nodes(node):
+        yield from _given(child)
 
 
 def _paths(node: ast.AST) -> Iterator[str]:
