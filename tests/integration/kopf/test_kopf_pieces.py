@@ -125,6 +125,23 @@ def test_an_event_that_the_api_would_refuse_is_not_posted_and_the_call_stands(
     assert "not posted" in caplog.text
 
 
+def test_a_note_of_any_length_and_letters_is_posted_as_far_as_the_api_takes_it(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(body, **_):
+        kopf.info(body, reason="Long", message="x" * 100_000)
+        kopf.info(body, reason="Odd", message="\\ud800")
+        return "done"
+    """
+    with kopf_run(tmp_path, source) as run:
+        run.apply()
+        assert run.read()["status"] == {"made": "done"}
+        assert {each.reason: each.note for each in run.simulation.events} == {
+            "Long": "x" * 1021 + "…",
+            "Odd": "\\ud800",
+        }
+
+
 def test_children_are_adopted_by_the_object_of_the_handler(tmp_path: Path) -> None:
     source = """
     @kopf.on.create("example.com", "v1", "shops")

@@ -6,6 +6,7 @@ import logging
 import sys
 from datetime import timedelta
 from pathlib import Path
+from textwrap import indent
 from types import ModuleType
 
 import pytest
@@ -103,6 +104,28 @@ def test_a_status_that_others_change_neither_resets_the_retries_nor_cuts_a_delay
             assert kopf.told() == []
         assert {second: told for second, told in seen.items() if told} == {10: [(1, 8)], 20: [(2, 18)]}
         assert kopf.simulation.level("made", "default", "a").status == "failed"
+
+
+@pytest.mark.parametrize("error", ['ValueError("x" * 100_000)', "Untold()"])
+@pytest.mark.parametrize(
+    "around", ["def made", "async def made", "def outer(**_):\n    @kopf.subhandler(backoff=10)\n    def made"]
+)
+def test_an_error_of_any_text_is_an_error_that_the_function_is_called_again_after(
+    tmp_path: Path, error: str, around: str
+) -> None:
+    body = indent(f"told.append(retry)\nif retry == 0:\n    raise {error}", " " * 8)
+    source = f"""
+class Untold(Exception):
+    def __str__(self):
+        raise LookupError("it has no text")
+
+@kopf.on.create("example.com", "v1", "shops", backoff=10)
+{around}(retry, **_):
+{body}
+"""
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == [0]
+        assert kopf.after(seconds=11) == [1]
 
 
 def test_a_backoff_of_none_is_the_minute_that_kopf_waits(tmp_path: Path) -> None:

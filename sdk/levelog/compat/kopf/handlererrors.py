@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from levelog.effects import GiveUp, Retry
+from levelog.layers import described
 
 
 class TemporaryError(Retry):
@@ -77,7 +78,7 @@ class Consequence(NamedTuple):
     is_ignored: bool = False
 
     def __str__(self) -> str:
-        return f"{type(self.error).__name__}: {self.error}"
+        return described(self.error)
 
 
 def judged(raised: Exception, limits: TryLimits, calls: int, backoff: timedelta) -> Consequence:
@@ -93,7 +94,7 @@ def judged(raised: Exception, limits: TryLimits, calls: int, backoff: timedelta)
     if limits.retries is None or calls < limits.retries:
         return Consequence(error, is_final=False, delay=delay, is_odd=is_odd)
     if not is_odd:
-        error = HandlerRetriesError(f"has exceeded {limits.retries} retries: {error}")
+        error = HandlerRetriesError(f"has exceeded {limits.retries} retries: {described(error)}")
     return Consequence(error, is_final=True, is_odd=is_odd)
 
 

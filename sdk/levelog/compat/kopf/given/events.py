@@ -29,11 +29,11 @@ def event(objs: Any, *, type: str, reason: str, message: str = "") -> None:  # n
             _logger.warning("kopf.event(%s): it is not about the object of the handler: not posted", reason)
             continue
         try:
-            intents.event(reason, message)
+            made = intents.event(reason, message)
         except (TypeError, ValueError) as error:
             _logger.warning("kopf.event(%s): %s: not posted", reason, error)
             continue
-        events.append(("Warning" if type in ("Warning", "Error") else "Normal", reason, str(message)))
+        events.append(("Warning" if type in ("Warning", "Error") else "Normal", reason, made.body["note"]))
 
 
 def info(objs: Any, *, reason: str, message: str = "") -> None:
