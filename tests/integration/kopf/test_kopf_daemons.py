@@ -66,6 +66,30 @@ def test_a_daemon_that_wants_to_end_its_process_fails_alone(tmp_path: Path, kind
         assert "ends" in kopf.told()
 
 
+WRAPPED = """
+def wrapped(function):
+    return lambda **kwargs: function(**kwargs)
+
+@kopf.daemon("example.com", "v1", "shops")
+@wrapped
+async def follow(**_):
+    return "done"
+"""
+REGISTERING = """
+@kopf.daemon("example.com", "v1", "shops")
+def follow(**_):
+    kopf.register(lambda patch, **_: patch.status.update(follow="done"), id="inner")
+"""
+
+
+@pytest.mark.parametrize("source", [WRAPPED, REGISTERING], ids=["wrapped", "registering"])
+def test_what_a_plain_daemon_leaves_to_be_waited_for_is_waited_for(tmp_path: Path, source: str) -> None:
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        kopf.apply()
+        kopf.simulation.advance(timedelta(seconds=5))
+        assert "done" in kopf.read()["status"].values()
+
+
 def test_plain_daemons_have_a_thread_each(tmp_path: Path) -> None:
     source = """
     import threading

@@ -136,6 +136,19 @@ def test_a_handler_that_a_decorator_of_another_module_wraps_is_in_the_file(tmp_p
     assert (operator.name, "own" in operator.views) == ("main", True)
 
 
+def test_it_is_not_in_another_file_that_uses_the_same_decorator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapping = "import functools\ndef wrapped(function): return functools.wraps(function)(lambda **kwargs: None)\n"
+    write(tmp_path, "wrapping_two_of_this_test.py", wrapping)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("first", "second"):
+        source = OWN.replace('"own"', repr(name)).replace("def own", "@wrapped\ndef own")
+        write(tmp_path, f"{name}_of_this_test.py", f"from wrapping_two_of_this_test import wrapped\n{source}")
+        found = kopf.operator_in(import_module(f"{name}_of_this_test"))
+    assert [name for name in ("first", "second") if name in found.views] == ["second"]
+
+
 @pytest.mark.parametrize(
     ("main", "is_imported_before"),
     [*((main, False) for main in MAINS), ("import", True), ("both", True), ("function", True)],

@@ -21,8 +21,8 @@ def declare(function: Any, how: Callable[[KopfFile], None]) -> None:
 
     Raises OperatorError for what is no function of a file, and as `how` does.
     """
-    inner = getattr(function, "__func__", function)
-    module: dict[str, Any] | None = getattr(inner, "__globals__", None)
+    inner = inspect.unwrap(function)
+    module: dict[str, Any] | None = getattr(getattr(inner, "__func__", inner), "__globals__", None)
     if module is None or not hasattr(function, "__name__"):
         raise OperatorError(f"{function!r} is no function of a file: write one with def, and call it from there")
     home = loaded_into.get()

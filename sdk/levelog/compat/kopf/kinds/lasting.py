@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -110,6 +110,7 @@ class LastingAdapter(KopfAdapter):
                 told["stopped"] = stopped = SyncDaemonStopperChecker(daemon)
                 beside.append(asyncio.create_task(_tell(daemon, stopped)))
                 result = await in_thread(partial(self.attempt, body, retry, started, told, before))
+                result = await result if isinstance(result, Coroutine) else result
         finally:
             for task in beside:
                 task.cancel()
