@@ -35,6 +35,7 @@ from levelog.handlers.signatures import (
     ViewF,
     needs,
     one_place,
+    require_flag,
     require_function,
 )
 from levelog.handlers.timers import TimerHandler
@@ -94,6 +95,7 @@ class Operator:
             )
         limits = CallLimits(retries=retries, backoff=backoff, give_up_after=give_up_after)
         require_limits(f"operator {name!r}", limits)
+        require_flag(f"operator {name!r}", "configures_clients", configures_clients)
         self.name = name
         self.settings = settings
         self.configures_clients = configures_clients
@@ -240,6 +242,8 @@ class Operator:
         `events=False`. This operator's functions get the objects without these conditions, whose changes would wake
         them; indices, and functions that take plain objects, see them.
         """
+        if not isinstance(name, str) or not name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError(f"conditions: {name=} is not a name as functions have them, web_conditions for example")
         watched = sorted(self._view_of(view, "conditions", "also=[{}]").name for view in also)
         inspect_view = partial(
             ViewHandler, known=self.indices, selector=Selector(), lender=self._lender, deleting=True, of=cls

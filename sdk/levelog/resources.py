@@ -180,9 +180,11 @@ _LABEL: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 """A DNS label that begins with a letter: so kube-apiserver wants plurals and versions of definitions."""
 _GROUP: Final = re.compile(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.(?=.)|\Z))*")
 """A DNS subdomain, or empty: the core group."""
+_LETTERS: Final = "of letters, digits and -, beginning with a letter, as in Web"
 _NAMED: Final = {
     "group": (_GROUP, "of a-z, 0-9, - and dots, as in example.com"),
     "version": (_LABEL, "of a-z, 0-9 and -, beginning with a letter, as in v1alpha1"),
+    "kind": (re.compile(r"[a-zA-Z]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?"), _LETTERS),
     "plural": (_LABEL, "of a-z, 0-9 and -, beginning with a letter, as in webs"),
 }
 
@@ -207,7 +209,7 @@ class ResourceMeta(msgspec.StructMeta):
             raise
         if plural is not None:
             if given.get("group") != EXTERNAL_GROUP:
-                _check_names(name, {"plural": plural, **given})
+                _check_names(name, {"plural": plural, "kind": name, **given})
             struct.resource_type = ResourceType(
                 group=given.get("group", ""),
                 version=given.get("version", "v1"),

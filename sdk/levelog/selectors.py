@@ -49,7 +49,7 @@ class Selector(Struct, frozen=True, kw_only=True, dict=True):
             if not isinstance(conditions, Mapping):
                 raise OperatorError(f"{option}={conditions!r} is not a mapping of names to values")
             for name, wanted in conditions.items():  # pyright: ignore[reportUnknownVariableType]
-                if not isinstance(wanted, str | Presence) and not callable(wanted):  # pyright: ignore[reportUnknownArgumentType]
+                if not isinstance(name, str) or not (isinstance(wanted, str | Presence) or callable(wanted)):  # pyright: ignore[reportUnknownArgumentType]
                     raise OperatorError(f"{option}: {name}={wanted!r} is no text, PRESENT, ABSENT or function")
         if self.when is not None and not callable(self.when):  # pyright: ignore[reportUnnecessaryComparison]
             raise OperatorError(f"when={self.when!r} is not a function of the object")

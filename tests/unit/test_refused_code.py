@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import FunctionType, new_class
-from typing import Any
+from typing import Any, Protocol, TypedDict
 from levelog import *
 from levelog.levels import Levels
 from levelog_processors.program import Program
@@ -34,6 +34,8 @@ class Nameless(Resource): ...
 class Branch(External, plural="branches"): commit: str
 class Page(Struct): team: str
 class Settings(Struct): grace: int = 30
+class Shape(TypedDict): grace: int
+class Sized(Protocol): grace: int
 
 async def handle(web: Web) -> None: ...
 def page(request: Page, idempotency_key: str) -> str | None: ...
@@ -264,7 +266,31 @@ other = Operator("other"); op.view(view); other.view(two); Program([op, other])
 other = Operator("webs"); op.view(view); other.view(view); Program([op, other])  # two operators are named 'webs'
 op.index(names); op.index(names)  # names: operator 'webs' has the index 'names' already; each handler
 
+def settled(web: Web, settings: Shape) -> Level[int]: ...
+Operator("shop", settings=Settings()).view(settled)  # parameter 'settings' is Shape; a function of this kind may take
+def settled(web: Web, settings: Sized) -> Level[int]: ...
+Operator("shop", settings=Settings()).view(settled)  # parameter 'settings' is Sized; a function of this kind may take
+def shaped(web: Web, names: Index[str, Shape]) -> Level[int]: ...
+op.index(names); op.view(shaped)  # parameter 'names' is Index[str, Shape], but the index names has
+def quoted(web: "WEBS.nonesuch") -> Level[int]: ...
+op.view(quoted)  # quoted: an annotation cannot be read: 'tuple' object has no attribute 'nonesuch'
+def quoted(web: "Index[str") -> Level[int]: ...
+op.view(quoted)  # quoted: an annotation cannot be read: Forward reference must be an expression
+def quoted(web: "nonesuch") -> Level[int]: ...
+op.view(quoted)  # quoted: an annotation cannot be read: name 'nonesuch' is not defined
+class Either(Resource, version="v1", plural="boths"): spec: Page | Settings
+def either(box: Either) -> Level[int]: ...
+op.view(either)  # class Either: If a type union contains multiple Struct types
+op.view(deleting="no")(view)  # view view: deleting='no' is neither True nor False
+Operator("shop", configures_clients="no")  # operator 'shop': configures_clients='no' is neither True nor False
+Operator("shop", settings=(given := {}, given.update(a=given)))  # settings of class tuple have no JSON form
+op.conditions(Web, name="web/conditions")  # conditions: name='web/conditions' is not a name as functions have them
+op.conditions(Web, name=5)  # conditions: name=5 is not a name as functions have them
+op.view(labels={5: "a"})(view)  # labels: 5='a' is no text
+
 # What views look up.
+op.view(reads=Pod)(view)  # view: reads=[Pod], but no parameter takes them
+op.view(levels_of=Pod)(view)  # view: levels_of=[Pod], but no parameter takes them
 op.view(reads=[Pod])(view)  # view: reads=[Pod], but no parameter takes them
 def alone(web: Web, objects: Objects) -> Level[int]: ...
 op.view(alone)  # alone: parameter 'objects' is Objects, but the view does not say which
@@ -341,6 +367,8 @@ op.children(Web, of=[])(stack)  # children stack: of=[] names no class
 op.children(Web, of=[Pod, Pod])(stack)  # of= names pods twice
 op.children(Web, of=Zone)(stack)  # Zone has no namespace, so that a Web, which has one, cannot own it
 op.children(Web, of="pods")(stack)  # pods, which is not a class derived from Resource
+op.children(Web, of=5)(stack)  # children stack: 5, which is not a class derived from Resource
+op.children(Web, of=Pod, force="no")(stack)  # children stack: force='no' is neither True nor False
 op.children(Web, of=[Pod, str])(stack)  # str, which is not a class derived from Resource
 op.children(Zone, of=Pod)(stack)  # the first parameter is Web; it has to be the parent, Zone
 op.children(Web, of=Pod, max_deletions=-1)(stack)  # is no number of children
@@ -412,6 +440,8 @@ class Box(Resource, group="example.com", version="v1", plural="boxes", sharp=Tru
 # class Box: takes no option 'sharp'
 class Box(Resource, version="v1", plural="boxes", scope="Global"): ...
 # class Box: scope is "Namespaced" or "Cluster", not 'Global'
+class Web_Two(Resource, version="v1", plural="webs"): ...
+# class Web_Two: kind='Web_Two' is not as the API names resources: of letters, digits and -, beginning with a letter
 class Accented(External, plural="é"): ...
 # class Accented: plural='é' has to be of a-z, 0-9 and -
 class Grouped(External, plural="branches", group="a.com"): ...

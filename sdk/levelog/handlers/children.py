@@ -23,8 +23,8 @@ from levelog.handlers.owned import (
     owned_child,
     sight_of,
 )
-from levelog.handlers.readers import require_resource
-from levelog.handlers.signatures import holds_intents, parameters, refuse_coroutine, shown, type_hints
+from levelog.handlers.readers import each_of, require_resource
+from levelog.handlers.signatures import holds_intents, parameters, refuse_coroutine, require_flag, shown, type_hints
 from levelog.handlers.viewhandlers import IndexParameter, ReconcileHandler, ViewHandler, Writes
 from levelog.intents import Intent, with_encoded_data
 from levelog.levels import Level
@@ -320,6 +320,7 @@ def inspect_children(
     """
     kinds = _kinds(function.__name__, parent, of)
     refuse_coroutine(function, "children")
+    require_flag(f"children {function.__name__}", "force", force)
 
     @wraps(function)
     def view(**given: Any) -> Level[dict[str, Any]]:
@@ -383,7 +384,7 @@ def refuse_shared(view: ViewHandler, others: Iterable[ViewHandler]) -> None:
 
 
 def _kinds(name: str, parent: type[ResourceBase], of: Any) -> tuple[ChildKind, ...]:
-    classes: list[Any] = [of] if isinstance(of, type | str) else list(of)
+    classes = each_of(of)
     if not classes:
         raise OperatorError(f"children {name}: of=[] names no class of children")
     for cls in (parent, *classes):

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from levelog.handlers.fingerprints import class_fingerprint, fingerprint
 from levelog.handlers.injection import NOTHING, Injections, Lender, injections
-from levelog.handlers.readers import ObjectReader, object_reader, require_resource
+from levelog.handlers.readers import ObjectReader, each_of, object_reader, require_resource
 from levelog.handlers.signatures import (
     pair_types,
     parameters,
@@ -250,7 +250,7 @@ def require_levels(
 
     Raises OperatorError for what is neither a Resource class nor `operator/view`.
     """
-    given = list(wanted)
+    given = each_of(wanted)
     names = tuple(dict.fromkeys(each for each in given if isinstance(each, str)))
     for name in names:
         if not all(name.partition("/")):
@@ -269,7 +269,7 @@ def require_resources(
     Raises OperatorError for one that is not a Resource class.
     """
     found: list[type[ResourceBase]] = []
-    for cls in classes:
+    for cls in each_of(classes):
         require_resource(f"view {view}: {option}=", cls)
         if cls not in found:
             found.append(cls)

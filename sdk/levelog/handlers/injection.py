@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from levelog.calls.limits import NO_LIMITS, CallLimits
 from levelog.handlers import signatures
-from levelog.handlers.signatures import type_hints
+from levelog.handlers.signatures import is_subclass, type_hints
 from levelog.indices import Index, LiveIndex, Objects
 from levelog.levels import Level, Levels
 from levelog_base.errors import OperatorError
@@ -108,7 +108,7 @@ class Lender:
         self.settings = settings
         try:
             self.digest: Final = digest(canonical(settings))
-        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             raise OperatorError(
                 f"operator {operator!r}: settings of class {type(settings).__name__} have no JSON form ({error}): "
                 "use a Struct of numbers, strings, times, lists and mappings"
@@ -125,7 +125,7 @@ class Lender:
         """Tell whether an annotation asks for the settings."""
         if self.settings is None or not isinstance(hint, type) or hint in (object, Struct):
             return False
-        return isinstance(self.settings, hint)
+        return is_subclass(type(self.settings), hint)
 
 
 class Injections(Struct, frozen=True):

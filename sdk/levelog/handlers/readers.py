@@ -1,6 +1,6 @@
 """Decodes objects for handlers: filtered, as the annotated class or as plain JSON."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar, get_args, get_origin
 
@@ -61,11 +61,14 @@ class ObjectReader:
         self.cls = cls
         self.resource: ResourceType = cls.resource_type
         self.selector = selector
-        if not is_plain and not issubclass(cls, External):
-            _refuse_own_names(cls)
         self.is_plain = is_plain
         """The handler takes a mapping, so that what it reads is known only when it is called."""
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, Any] if is_plain else cls)
+        try:
+            self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, Any] if is_plain else cls)
+        except (TypeError, NameError) as error:
+            raise OperatorError(f"class {cls.__name__}: {error}") from error
+        if not is_plain and not issubclass(cls, External):
+            _refuse_own_names(cls)
         self.hides_conditions = False
         """Conditions that sum up the object's levels are left out: they would wake what they tell of."""
         self._known_inputs = lru_cache(maxsize=16)(self._inputs)  # the fold and the decision of a pass ask for the same
@@ -213,6 +216,11 @@ def function_or_class(
     if not callable(of):
         raise OperatorError(f"{where}: takes a function or a class derived from Resource, not {of!r}")
     return of, options
+
+
+def each_of(given: Any) -> list[Any]:
+    """What an option takes several of, where one may also stand alone."""
+    return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
 
 
 def require_resource(where: str, cls: object) -> None:

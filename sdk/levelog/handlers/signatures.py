@@ -137,12 +137,12 @@ def _named(given: Sequence[Any]) -> str:
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Annotations of a function, resolved.
 
-    Raises OperatorError for a name that is not defined.
+    Raises OperatorError for one that cannot be.
     """
     try:
         return get_type_hints(function)
-    except NameError as error:
-        raise OperatorError(f"{function.__name__}: an annotation names something unknown: {error}") from error
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        raise OperatorError(f"{function.__name__}: an annotation cannot be read: {error}") from error
 
 
 def declared(function: Callable[..., Any], name: str, annotations: dict[str, Any], returns: Any) -> Callable[..., Any]:
@@ -279,7 +279,15 @@ def is_accepted(given: Any, wanted: Any) -> bool:
         return given_origin is wanted_origin
     if (given_origin, wanted_origin) == (int, float):
         return True
-    return issubclass(given_origin, wanted_origin) and _arguments_fit(get_args(given), get_args(wanted))
+    return is_subclass(given_origin, wanted_origin) and _arguments_fit(get_args(given), get_args(wanted))
+
+
+def is_subclass(cls: type, other: type) -> bool:
+    """Tell whether a class is another or derives from it; False for a Protocol and a TypedDict, which cannot tell."""
+    try:
+        return issubclass(cls, other)
+    except TypeError:
+        return False
 
 
 def _arguments_fit(given: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:

@@ -15,6 +15,7 @@ from levelog.handlers.signatures import (
     parameters,
     refuse_circle,
     refuse_coroutine,
+    require_flag,
     require_index,
     require_level,
     require_time,
@@ -103,6 +104,7 @@ class ViewHandler:
         self.function = function
         where = f"view {self.name}"
         refuse_coroutine(function, "view")
+        require_flag(where, "deleting", deleting)
         require_time(where, "timeout", timeout)
         if timeout > MOST_VIEW_TIME:
             raise OperatorError(

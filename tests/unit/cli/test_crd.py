@@ -406,7 +406,11 @@ def test_what_a_class_cannot_say_by_itself_is_kept(tmp_path: Path) -> None:
 
 def test_a_definition_writes_no_code(tmp_path: Path) -> None:
     evil = definition(("size", int))
-    evil["spec"]["names"]["kind"] = "Web:\n    pass\nraise SystemExit\nclass X"
+    names = evil["spec"]["names"]
+    with pytest.raises(OperatorError, match="is not as the API names"):
+        imported(
+            tmp_path, evil | {"spec": evil["spec"] | {"names": names | {"kind": "X:\n    pass\nraise SystemExit"}}}
+        )
     schema = evil["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["properties"]["spec"]["properties"] = {
         "a: int = exit()": {"type": "object", "description": '"""\nraise SystemExit\n"""'},
