@@ -137,8 +137,12 @@ def leaves(web: Web) -> Any:
     raise SystemExit(3)
 
 
+class Leaving(SystemExit):
+    """As programs have their own."""
+
+
 async def leaves_the_loop(web: Web) -> Any:
-    raise SystemExit(3)
+    raise Leaving(3)
 
 
 async def cancels_itself(web: Web) -> Any:

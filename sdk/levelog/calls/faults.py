@@ -43,7 +43,7 @@ def containing(*passes: type[BaseException]) -> Generator[None]:
         if isinstance(error, (Exception, Interruption, *passes)):
             raise
         words = described(error)
-        called = f"called sys.exit({words[12:]})" if isinstance(error, SystemExit) else f"raised {words}"
+        called = f"called sys.exit({words.partition(': ')[2]})" if isinstance(error, SystemExit) else f"raised {words}"
         raise HandlerFault(called) from error
 
 
