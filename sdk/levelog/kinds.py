@@ -1,6 +1,6 @@
 """Kinds that an API server serves, and handlers that wait to be told which those are."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -49,7 +49,7 @@ class OpenSelector(Struct, frozen=True, kw_only=True):
     """For messages: what to write where nobody can ask a cluster."""
 
 
-def expand(operators: Iterable["Operator"], kinds: Iterable[ServedKind]) -> dict[str, int]:
+def expand(operators: Iterable["Operator"], kinds: Collection[ServedKind]) -> dict[str, int]:
     """Make the handlers of all open selectors, and close these; returns how many kinds each has, by `shown`.
 
     A kind that the operator names elsewhere is taken in the version that it has there. Raises OperatorError for

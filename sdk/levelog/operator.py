@@ -214,11 +214,7 @@ class Operator:
                 levels_by_name=names,
                 **said,
             )
-            self._claim("view", handler.name, function)
-            for index in objects.values():
-                self._keep(index)
-            self.views[handler.name] = handler
-            self._views_by_function[function] = handler
+            self._take_view(handler, function)
             return function
 
         return register if function is None else register(function)
@@ -379,14 +375,10 @@ class Operator:
             )
             handler = inspect_children(function, parent, of, inspect_view, force=force, max_deletions=max_deletions)
             refuse_shared(handler, self.views.values())
-            self._claim("view", handler.name, function)
-            for index in objects.values():
-                self._keep(index)
+            self._take_view(handler, function)
             for own in handler.own_indices():
                 self.indices.setdefault(own.name, own)
-            self.views[handler.name] = handler
             self.reconcilers[handler.name] = reconciler_of(handler, self._lender)
-            self._views_by_function[function] = handler
             return function
 
         return register
@@ -541,17 +533,20 @@ class Operator:
         """The finalizer that is put on objects for handlers that need it."""
         return f"{PREFIX}{self.name}"
 
-    def _keep(self, index: ImplicitIndex) -> None:
-        """Hold an implicit index; the same one may be asked for by several handlers.
+    def _take_view(self, handler: ViewHandler, function: Callable[..., Any]) -> None:
+        """Hold a view, and the indices of the objects that it reads, which views share.
 
-        Raises OperatorError if another class of that name has it.
+        Raises OperatorError for a name that another function has, and for a class that has the name of another.
         """
-        known = self.indices.setdefault(index.name, index)
-        if isinstance(known, ImplicitIndex) and known.cls is not index.cls:
-            raise OperatorError(
-                f"operator {self.name!r} reads objects of two classes named {index.cls.__name__}, of "
-                f"{known.resource.group_resource} and of {index.resource.group_resource}: rename one"
-            )
+        self._claim("view", handler.name, function)
+        for cls, index in handler.objects.items():
+            known = self.indices.setdefault(index.name, index)
+            if isinstance(known, ImplicitIndex) and known.cls is not cls:
+                raise OperatorError(
+                    f"operator {self.name!r} reads objects of two classes named {cls.__name__}, of "
+                    f"{known.resource.group_resource} and of {index.resource.group_resource}: rename one"
+                )
+        self.views[handler.name] = self._views_by_function[function] = handler
 
     def resources(self) -> dict[tuple[str, str], ResourceType]:
         """All resources of the Kubernetes API that the operator reads or writes, by (apiVersion, kind).

@@ -69,16 +69,16 @@ class EdgeHandler(DecidedHandler):
             self.is_yielding, self.result = True, Yielded
         require_edge_options(self.title, options)
         if holds_intents(self.hints.get("return")) and not self.is_yielding:
-            raise OperatorError(f"handler {self.name}: is annotated to return intents: it has to yield them, by itself")
+            raise OperatorError(f"{self.title}: is annotated to return intents: it has to yield them, by itself")
         if options.writes is not None and adapter is None:
-            self.written = inspect_writes(f"handler {self.name}", options.writes)
+            self.written = inspect_writes(self.title, options.writes)
             if not self.is_yielding:
-                raise OperatorError(f"handler {self.name}: writes= is for handlers that yield intents, and it does not")
+                raise OperatorError(f"{self.title}: writes= is for handlers that yield intents, and it does not")
 
     def require_field(self) -> None:
         """Refuse a field that no edge is of. Raises OperatorError."""
         if self.options.field:
-            require_field(f"handler {self.name}", self.reader, keys_of(self.options.field))
+            require_field(self.title, self.reader, keys_of(self.options.field))
 
     @property
     def holds_object(self) -> bool:
@@ -135,7 +135,7 @@ class EdgeHandler(DecidedHandler):
         hint, wanted = self.hints.get(name), _TOLD[name]
         if hint is None or (wanted == "str" and hint is not str) or (wanted == "Diff" and hint != Diff):
             asked = wanted or ("the type of the field" if self.options.field else f"{self.reader.cls.__name__} | None")
-            raise OperatorError(f"handler {self.name}: parameter {name!r} is {shown(hint)}: annotate it with {asked}")
+            raise OperatorError(f"{self.title}: parameter {name!r} is {shown(hint)}: annotate it with {asked}")
 
     def diff(self, level: Level[Any]) -> Diff:
         """How the new state differs from the one that was handled last."""
