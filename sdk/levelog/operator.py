@@ -18,10 +18,7 @@ from levelog.handlers.indexers import (
     MAX_ENTRIES,
     ImplicitIndex,
     IndexHandler,
-    ObjectIndex,
     OnError,
-    require_levels,
-    require_resources,
 )
 from levelog.handlers.injection import Lender
 from levelog.handlers.on import HandlerF, On
@@ -202,18 +199,7 @@ class Operator:
         def register(function: ViewF) -> ViewF:
             require_function(function, "view")
             selector, said = taken_from("view", options, ("of", "deleting", "timeout", "reads", "levels_of"))
-            objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, said.pop("reads", ()))}
-            looked_up, names = require_levels(function.__name__, said.pop("levels_of", ()))
-            handler = ViewHandler(
-                function,
-                self.indices,
-                selector,
-                self._lender,
-                objects=objects,
-                levels_of=looked_up,
-                levels_by_name=names,
-                **said,
-            )
+            handler = ViewHandler(function, self.indices, selector, self._lender, **said)
             self._take_view(handler, function)
             return function
 
@@ -364,13 +350,12 @@ class Operator:
         def register(function: ChildrenF) -> ChildrenF:
             require_function(function, "children")
             selector, _ = taken_from("children", filters, ("of", "reads", "timeout", "force", "max_deletions"))
-            objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
             inspect_view = partial(
                 ChildrenView,
                 known=self.indices,
                 selector=selector,
                 lender=self._lender,
-                objects=objects,
+                reads=reads,
                 timeout=timeout,
             )
             handler = inspect_children(function, parent, of, inspect_view, force=force, max_deletions=max_deletions)

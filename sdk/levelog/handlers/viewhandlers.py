@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args, get_origi
 from msgspec import Struct
 
 from levelog.handlers.fingerprints import fingerprint, type_fingerprint
-from levelog.handlers.indexers import IndexHandler
+from levelog.handlers.indexers import IndexHandler, ObjectIndex, require_levels, require_resources
 from levelog.handlers.injection import Given, Lender, injections, require_defined
 from levelog.handlers.readers import ObjectReader, is_mapping, object_reader, require_resource
 from levelog.handlers.signatures import (
@@ -81,6 +81,14 @@ class ViewHandler:
 
     also: ClassVar[tuple[Given, ...]] = ()
     """What its function may take beside what all views may."""
+    is_of_deleted: bool = False
+    """Whether its parents are what stands for deleted objects."""
+    writes_once: bool = False
+    """Whether its rounds ask for what is not done yet; its reconcile function may take `is_written`."""
+    is_made: bool = False
+    """Whether levelog made it for a handler, a timer or a daemon: calls are logged, levels only at debug."""
+    stands_on: tuple[str, ...] = ()
+    """Views whose levels alone it is given; empty: all."""
 
     def __init__(
         self,
@@ -90,9 +98,8 @@ class ViewHandler:
         lender: Lender,
         *,
         deleting: bool = False,
-        objects: Mapping[type[ResourceBase], IndexHandler] = {},
-        levels_of: tuple[type[ResourceBase], ...] = (),
-        levels_by_name: tuple[str, ...] = (),
+        reads: Iterable[type[ResourceBase]] = (),
+        levels_of: Iterable[type[ResourceBase] | str] = (),
         of: type[ResourceBase] | None = None,
         timeout: timedelta = VIEW_TIME,
     ) -> None:
@@ -124,19 +131,12 @@ class ViewHandler:
             IndexParameter(name, known[name], *require_index(self.name, name, hint, known[name].types))
             for name, hint in self.given.indices.items()
         )
-        _require_both(where, self.given.given, objects)
-        self.objects = dict(objects)
+        self.objects = {cls: ObjectIndex(cls) for cls in require_resources(self.name, reads)}
         """The implicit index of each class in `reads=`."""
-        self.levels_of = levels_of
-        """Classes of the objects whose levels it looks up, besides children: those of its operator."""
-        self.levels_by_name = levels_by_name
-        """Views whose levels it looks up, as `operator/view`."""
+        self.levels_of, self.levels_by_name = require_levels(self.name, levels_of)
+        """Classes of the objects whose levels it looks up, besides children; views of them, as `operator/view`."""
         self._takes_levels = Given.LEVELS in self.given.given.values()
-        named = [*(each.__name__ for each in levels_of), *map(repr, levels_by_name)]
-        if named and not self._takes_levels:
-            raise OperatorError(
-                f"{where}: levels_of=[{', '.join(named)}], but no parameter takes them: add levels: Levels"
-            )
+        self._require_takers(where)
         self.returns = hints.get("return")
         """The return annotation, `Level[T]`."""
         if (get_origin(self.returns) or self.returns) is not Level:
@@ -145,14 +145,6 @@ class ViewHandler:
             raise OperatorError(f"{where}: {said}; it has to be Level[T]")
         self.timeout = timeout
         self.deleting = deleting
-        self.is_of_deleted = False
-        """Whether its parents are what stands for deleted objects."""
-        self.writes_once = False
-        """Whether its rounds ask for what is not done yet; its reconcile function may take `is_written`."""
-        self.is_made = False
-        """Whether levelog made it for a handler, a timer or a daemon: calls are logged, levels only at debug."""
-        self.stands_on: tuple[str, ...] = ()
-        """Views whose levels alone it is given; empty: all."""
         self.fingerprint = digest(
             fingerprint(function),
             self.reader.fingerprint,
@@ -161,6 +153,24 @@ class ViewHandler:
             *(index.fingerprint for index in self.sources),
             *(type_fingerprint(parameter.value_type) for parameter in self.indices),
         )
+
+    def _require_takers(self, where: str) -> None:
+        """Refuse `reads=` and `levels_of=` that nothing can use, and objects of which none are declared."""
+        taker = next((name for name, kind in self.given.given.items() if kind is Given.OBJECTS), None)
+        levels = [*(cls.__name__ for cls in self.levels_of), *map(repr, self.levels_by_name)]
+        for option, named, is_taken, needed in (
+            ("reads", [cls.__name__ for cls in self.objects], taker, "objects: Objects"),
+            ("levels_of", levels, self._takes_levels, "levels: Levels"),
+        ):
+            if named and not is_taken:
+                raise OperatorError(
+                    f"{where}: {option}=[{', '.join(named)}], but no parameter takes them: add {needed}"
+                )
+        if taker and not self.objects:
+            raise OperatorError(
+                f"{where}: parameter {taker!r} is Objects, but the view does not say which: name their classes, "
+                "@op.view(reads=[…])"
+            )
 
     @property
     def reads_levels(self) -> bool:
@@ -250,19 +260,6 @@ def _reconciled(function: Callable[..., Any], view: ViewHandler, parameter: str,
             f"but the view {view.name!r} is of {view.resource.plural}"
         )
     return reader
-
-
-def _require_both(where: str, given: Mapping[str, Given], objects: Mapping[type[ResourceBase], IndexHandler]) -> None:
-    """Refuse `reads=` that nothing can use, and objects of which none are declared."""
-    taken = [name for name, kind in given.items() if kind is Given.OBJECTS]
-    if objects and not taken:
-        classes = ", ".join(cls.__name__ for cls in objects)
-        raise OperatorError(f"{where}: reads=[{classes}], but no parameter takes them: add objects: Objects")
-    if taken and not objects:
-        raise OperatorError(
-            f"{where}: parameter {taken[0]!r} is Objects, but the view does not say which: name their classes, "
-            "@op.view(reads=[…])"
-        )
 
 
 def inspect_writes(function: str, given: Writes) -> tuple[WrittenClass, ...]:
