@@ -85,7 +85,7 @@ async def show_board(settings: Settings, lines: int, noted: Connection, heading:
             following = loop.create_task(follow())
             loop.add_reader(noted.fileno(), take)
             try:
-                while line := await reader.readline():
+                while line := await _next_line(reader):
                     console.print(Text(line.decode(errors="replace").rstrip("\n")), soft_wrap=True)
             finally:
                 loop.remove_reader(noted.fileno())
@@ -93,6 +93,16 @@ async def show_board(settings: Settings, lines: int, noted: Connection, heading:
                 await asyncio.wait([following])
     finally:
         transport.close()
+
+
+async def _next_line(reader: asyncio.StreamReader) -> bytes:
+    """A line; of one that is longer than the reader's limit, a part after the other. Empty at the end."""
+    try:
+        return await reader.readuntil()
+    except asyncio.IncompleteReadError as end:
+        return end.partial
+    except asyncio.LimitOverrunError as full:
+        return await reader.readexactly(full.consumed)
 
 
 async def _read(settings: Settings) -> AsyncGenerator[Levels]:

@@ -1,8 +1,15 @@
 """The levels below the log of `levelog dev`, as they stand on a terminal."""
 
+import os
+import threading
 from datetime import UTC, datetime
+from multiprocessing import Pipe
+from pathlib import Path
 
-from levelog_cli.editing.board import board_lines
+import pytest
+
+from levelog_cli.editing.board import board_lines, show_board
+from levelog_cli.settings import Settings
 from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope
 from rigs.leasing import SCOPE
@@ -58,3 +65,23 @@ def test_one_level_is_shown_however_long_its_reason_is() -> None:
     lines = board_lines([level("a", "failed", "word " * 500), level("b", "failed", "word")], "shop.py", [], 77, 24)
     assert lines[0] == "shop.py · 0 of 2 in sync, 1 more"
     assert len(lines) > 24
+
+
+async def test_a_line_of_any_length_is_printed_and_the_next_one_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, writing = os.pipe()
+    noted, noting = Pipe(duplex=False)
+
+    def tell() -> None:
+        with os.fdopen(writing, "w") as told:
+            told.write(f"{'x' * 3_000_000}\nafter it\n")
+
+    telling = threading.Thread(target=tell)
+    telling.start()
+    with noted, noting:
+        await show_board(Settings(data_dir=tmp_path), lines, noted, "shop.py")
+    telling.join()
+    said = capsys.readouterr().out
+    assert said.count("x") == 3_000_000
+    assert "after it\n" in said
