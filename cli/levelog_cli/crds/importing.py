@@ -263,7 +263,7 @@ def _text(text: str) -> str:
 
 def _literal(value: Any) -> str:
     match value:
-        case str():
+        case str() if value.isprintable() or value.isascii():  # else JSON writes halves of characters
             return json.dumps(value, ensure_ascii=not value.isprintable())
         case list():
             return f"[{', '.join(map(_literal, value))}]"

@@ -396,7 +396,7 @@ def test_what_a_class_cannot_say_by_itself_is_kept(tmp_path: Path) -> None:
                 "x-kubernetes-list-map-keys": ["name"],
                 "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}},
             },
-            "empty": {"type": "object", "maxProperties": 0},
+            "empty": {"type": "object", "maxProperties": 0, "title": "two\nlines 😀"},
         },
     }
     manifest = definition(kind="Web", scope="Cluster", deprecated="gone", served=False, columns={"A": "metadata.name"})
