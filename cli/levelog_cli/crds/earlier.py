@@ -96,11 +96,13 @@ class _Spec(Struct):
     scope: str
     names: _Names
     versions: list[_Version]
+    conversion: dict[str, Any] | None = None
 
 
 class _Metadata(Struct):
     name: str
     annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
 
 
 class _Status(Struct, rename="camel"):

@@ -23,6 +23,7 @@ from levelog_cli.crds.breaking import breaks
 from levelog_cli.crds.definitions import definitions_of
 from levelog_cli.crds.earlier import compare, in_file
 from levelog_cli.crds.importing import source_of
+from levelog_cli.crds.losses import losses
 from levelog_cli.loading import load_classes
 from levelog_cli.settings import Settings
 from rigs.run.examples import short_or_whole
@@ -322,6 +323,8 @@ def test_a_file_that_holds_no_definitions_is_named(tmp_path: Path, text: str | N
 
 def test_whatever_is_put_into_a_definition_it_is_refused_or_taken(tmp_path: Path) -> None:
     file, whole = tmp_path / "crd.yaml", yaml.safe_load(BUCKETS.with_suffix(".yaml").read_text())
+    whole["metadata"]["labels"] = {"a": "b"}
+    whole["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}}
     wrongs: tuple[object, ...] = (None, 0, "0", True, [], [None], {}, {"a": 1})
     for number, (*path, last) in enumerate(_paths(whole)):
         for wrong in short_or_whole(wrongs[number % 4 :: 4], wrongs):
@@ -336,6 +339,7 @@ def test_whatever_is_put_into_a_definition_it_is_refused_or_taken(tmp_path: Path
             for definition in found.values():
                 list(breaks(definition, whole))
                 list(breaks(whole, definition))
+                list(losses(definition))
 
 
 def _paths(value: Any) -> Iterator[tuple[Any, ...]]:
