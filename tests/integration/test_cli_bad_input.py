@@ -134,6 +134,16 @@ async def test_who_looks_back_where_nothing_ran_hears_what_to_name(tmp_path: Pat
     assert not (tmp_path / ".levelog").exists()
 
 
+async def test_a_data_directory_that_cannot_be_looked_into_is_named(tmp_path: Path) -> None:
+    levelog, sentence = Levelog(tmp_path), "data directory .levelog cannot be read: File name too long"
+    levelog.data.symlink_to("a" * 300)  # which is refused to root too, unlike that of another account
+    for command in (("levels",), ("retry", "shop"), ("plan", WEBS_FILE)):
+        assert await levelog.refused(*command, status=2) == sentence
+    ended = await levelog.ends("doctor")
+    assert (ended.status, ended.stderr) == (1, "")
+    assert sentence in ended.stdout
+
+
 async def test_a_database_of_a_newer_revision(levelog: Levelog) -> None:
     await levelog.ends("migrate")
     with sqlite3.connect(levelog.data / "levelog.db") as database:

@@ -16,7 +16,7 @@ from levelog_cli.checks.findings import Finding
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.servers.data_dir import DataDir
-from levelog_cli.servers.databases import database_url
+from levelog_cli.servers.databases import database_url, has_database
 from levelog_cli.servers.embedded import MAX_PAYLOAD, nats_program
 from levelog_cli.servers.nats import agreements, connect_nats
 from levelog_cli.settings import OnOff, Settings
@@ -170,12 +170,11 @@ _DATABASE = "database"
 
 async def examine_database(settings: Settings) -> AsyncIterator[Finding]:
     """Look at the database that is given, else at the embedded one, which `levelog run` makes."""
-    data = DataDir(settings.data_dir)
-    if not settings.database_url and not data.database.exists():
-        yield Finding.ok(_DATABASE, f"embedded: SQLite, made by `levelog run` in {data.shown}")
-        return
-    url = database_url(settings)
     try:
+        if not has_database(settings):
+            yield Finding.ok(_DATABASE, f"embedded: SQLite, made by `levelog run` in {settings.data_dir}")
+            return
+        url = database_url(settings)
         async with await Database.open(url, read_only=True) as database:
             facts = await database.server_facts()
             yield Finding.ok(_DATABASE, f"{database.name}, {facts.version}")

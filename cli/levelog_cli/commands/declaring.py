@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec.structs import replace
 
+from levelog_base.errors import ConfigurationError
 from levelog_cli.running import FAILED, execute
 from levelog_cli.servers.data_dir import DEV_DIR, DataDir
 from levelog_cli.settings import DEFAULTS, LOGS, OPTIONS, TYPES, LogLevel, Settings
@@ -141,9 +142,12 @@ def _of_dev(settings: Settings) -> Settings:
     It is where no servers are given and it is used now, or nothing else is there.
     """
     own, dev = DataDir(settings.data_dir), DataDir(DEV_DIR)
-    if settings.database_url or settings.nats_url or not dev.database.exists():
-        return settings
-    if own.database.exists() and (own.is_claimed or not dev.is_claimed):
+    try:
+        if settings.database_url or settings.nats_url or not dev.has(dev.database):
+            return settings
+        if own.has(own.database) and (own.is_claimed or not dev.is_claimed):
+            return settings
+    except ConfigurationError:  # the command says it
         return settings
     sys.stderr.write(f"of `levelog dev`, in {DEV_DIR}; --data-dir names others\n")
     return replace(settings, data_dir=DEV_DIR, kubeconfig=settings.kubeconfig or str(dev.path / "kubeconfig"))

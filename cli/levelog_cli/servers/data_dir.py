@@ -74,10 +74,20 @@ class DataDir:
             elif file.name.startswith(self.database.name):
                 file.chmod(0o600)
 
+    def has(self, path: Path) -> bool:
+        """Whether something is there. Raises ConfigurationError where nobody may look, as in another account's."""
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise ConfigurationError(f"data directory {self.shown} cannot be read: {error.strerror}") from error
+        return True
+
     @property
     def known_redaction_key(self) -> Path | None:
         """The key of this directory; None if none was ever asked for."""
-        return self._key if self._key.exists() else None
+        return self._key if self.has(self._key) else None
 
     def redaction_key_file(self) -> Path:
         """The key of this directory, made when first asked for; readable by its owner only."""
@@ -129,7 +139,7 @@ class DataDir:
     @property
     def is_claimed(self) -> bool:
         """Whether a process uses the directory now."""
-        if not self._lock.exists():
+        if not self.has(self._lock):
             return False
         with self._lock.open("rb") as lock:
             try:

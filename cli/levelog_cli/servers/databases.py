@@ -20,6 +20,12 @@ from levelog_store.owners.scopes import find_scopes
 log = logging.getLogger(__name__)
 
 
+def has_database(settings: Settings) -> bool:
+    """Whether one is given, or the data directory has one. Raises ConfigurationError where nobody may look."""
+    data = DataDir(settings.data_dir)
+    return bool(settings.database_url) or data.has(data.database)
+
+
 def database_url(settings: Settings) -> str:
     """URL of the database that was given, else of the SQLite file in the data directory."""
     return settings.database_url or DataDir(settings.data_dir).database_url
@@ -54,10 +60,10 @@ async def open_to_read(settings: Settings) -> Database:
 
 
 def _url_of_existing(settings: Settings) -> str:
-    data = DataDir(settings.data_dir)
-    if not settings.database_url and not data.database.exists():
+    if not has_database(settings):
         raise ConfigurationError(
-            f"there is no database in {data.shown}: give --database-url, or the --data-dir that `levelog run` used"
+            f"there is no database in {settings.data_dir}: give --database-url, or the --data-dir that `levelog run` "
+            "used"
         )
     return database_url(settings)
 

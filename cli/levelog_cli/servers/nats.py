@@ -110,7 +110,7 @@ async def _nats_url(settings: Settings) -> AsyncGenerator[str]:
     if url := settings.nats_url or data.running_nats_url():
         yield url
         return
-    if not data.nats.exists():
+    if not data.has(data.nats):
         raise ConfigurationError(
             f"there is no log in {data.shown}: give --nats-url, or the --data-dir that `levelog run` used"
         )

@@ -29,8 +29,7 @@ from levelog_cli.printing.plain import (
     plain,
 )
 from levelog_cli.printing.timeline import Timeline
-from levelog_cli.servers.data_dir import DataDir
-from levelog_cli.servers.databases import open_to_read
+from levelog_cli.servers.databases import has_database, open_to_read
 from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
 from levelog_history.blame import Blame
@@ -247,9 +246,8 @@ async def opened_decisions(
         yield [source.entries(shown.has)]
         return
     if not has_database(settings):
-        shown_dir = DataDir(settings.data_dir).shown
         raise ConfigurationError(
-            f"decisions are in the database of the application, and there is none in {shown_dir}: give "
+            f"decisions are in the database of the application, and there is none in {settings.data_dir}: give "
             "--database-url, or the --data-dir that `levelog run` used"
         )
     began = datetime.fromisoformat(source.stream.identity.created)
@@ -257,11 +255,6 @@ async def opened_decisions(
         scopes = await chosen_scopes(settings, database, cluster=source.cluster)
         made = [decisions_on(database, scope, shown.selected, shown.has, log_began=began) for scope in scopes]
         yield [await stack.enter_async_context(aclosing(each)) for each in made]
-
-
-def has_database(settings: Settings) -> bool:
-    """Tell whether there is a database with decisions."""
-    return bool(settings.database_url) or DataDir(settings.data_dir).database.exists()
 
 
 async def _tell_beginning(source: RecordSource) -> None:

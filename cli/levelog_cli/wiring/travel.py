@@ -11,8 +11,9 @@ from levelog_cli.printing.comparisons import differing_lines, inevitable_lines, 
 from levelog_cli.printing.lines import print_answer, print_json, print_line, print_lines
 from levelog_cli.printing.plain import entry_plain, plain
 from levelog_cli.printing.timeline import Timeline
+from levelog_cli.servers.databases import has_database
 from levelog_cli.settings import Settings
-from levelog_cli.wiring.lookback import has_database, opened_decisions, opened_source
+from levelog_cli.wiring.lookback import opened_decisions, opened_source
 from levelog_cli.wiring.rerun import opened_versions
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
