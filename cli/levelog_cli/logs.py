@@ -90,8 +90,8 @@ class _JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **_extras(record),
         }
+        fields = fields | _extras(record) | fields
         if record.exc_info:
             fields["exception"] = _trace(record)
         try:

@@ -54,6 +54,15 @@ def test_json_is_one_object_a_line_with_its_fields(capsys: pytest.CaptureFixture
     }
 
 
+def test_json_has_its_own_fields_whatever_a_function_calls_its(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logs(LogFormat.JSON, LogLevel.INFO)
+    extra = {"level": "gold", "logger": "mine", "time": "noon", "room": 7}
+    logging.getLogger("levelog.operator.webs.greet").info("hello", extra=extra)
+    told = json.loads(capsys.readouterr().err)
+    assert (told["level"], told["logger"], told["room"]) == ("info", "levelog.operator.webs.greet", 7)
+    assert told["time"].endswith("+00:00")
+
+
 @pytest.mark.parametrize("log_format", list(LogFormat))
 def test_a_traceback_comes_with_its_line(log_format: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logs(log_format, LogLevel.ERROR)
