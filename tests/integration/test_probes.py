@@ -161,6 +161,14 @@ def test_all_addresses_are_those_of_both_protocols(text: str, reached: str) -> N
         pass
 
 
+def test_the_log_has_a_url_also_where_it_listens_at_all_addresses(caplog: pytest.LogCaptureFixture) -> None:
+    pages = {"/healthz": lambda _: WebPage(b"ok")}
+    with caplog.at_level("INFO"), listening(ListenAddress.parse(":0"), pages):
+        url = caplog.messages[-1].partition(" at ")[2].partition(" for ")[0]
+        with urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
+            assert answer.read() == b"ok"
+
+
 def test_clients_that_say_nothing_take_no_place_from_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening_module, "CLIENT_SECONDS", 60.0)
     pages = {"/healthz": lambda _: WebPage(b"ok")}

@@ -89,7 +89,7 @@ def listening(address: ListenAddress, pages: WebPages) -> Generator[ListenAddres
             log.debug("%s %s", self.client_address[0], format % args)
 
     with _server(address, Handler) as server:
-        found = ListenAddress(address.host, server.server_address[1])
+        found = ListenAddress(address.host or "127.0.0.1", server.server_address[1])
         log.info("listens at http://%s for %s", found, ", ".join(pages))
         thread = threading.Thread(target=server.serve_forever, name="levelog listen", daemon=True)
         thread.start()
