@@ -24,16 +24,23 @@ _WEBS: Final = Path(__file__).with_name("webs.py")
 ResultT = TypeVar("ResultT")
 
 
+def followed(link: Path) -> Path:
+    """A file, or the one that it names: git writes links as text where it cannot, or is not to, make any."""
+    text = link.read_text()
+    return link if "\n" in text else link.parent / text
+
+
 async def play(settings: Settings, *, as_json: bool, ui: bool) -> None:
     """Play and tell the story; afterwards stay up, if that is wanted. What ends the operator is raised."""
     started, console = time.monotonic(), Console()
     tell_start(console)
     async with Sandbox() as sandbox:
         sandbox.kubeconfig(settings.kubeconfig)
-        for definition in definitions_of(load_classes([_WEBS])):
+        webs = followed(_WEBS)
+        for definition in definitions_of(load_classes([webs])):
             sandbox.user.create(definition)
         begun: asyncio.Future[Processor] = asyncio.get_running_loop().create_future()
-        application = load_application(settings, [_WEBS])
+        application = load_application(settings, [webs])
         running = asyncio.create_task(run_stack(settings, application, EVERYTHING, on_processor=begun.set_result))
         try:
             processor = await _first(running, begun)

@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from levelog_base.errors import ConfigurationError, OperatorError
+from levelog_cli.demo.playing import followed
 from levelog_cli.loading import load_operators
 
 OPERATOR = """
@@ -296,3 +297,15 @@ def test_a_file_that_imports_kopf_is_told_what_to_import_in_its_place(
     assert refusal(file) == f"operator file {file} imports kopf in line 2, which is not installed: {instead}"
     monkeypatch.setitem(sys.modules, "kopf", ModuleType("kopf"))
     assert refusal(file) == f"operator file {file} defines no Operator: {instead}"
+
+
+@pytest.mark.parametrize("is_text", [False, True], ids=["a link", "a link as git writes it where it makes none"])
+def test_the_operator_of_the_demo_is_found_in_any_checkout(tmp_path: Path, *, is_text: bool) -> None:
+    write(tmp_path, "webs.py", OPERATOR.format(name="webs"))
+    link = tmp_path / "demo" / "webs.py"
+    link.parent.mkdir()
+    if is_text:
+        link.write_text("../webs.py")
+    else:
+        link.symlink_to("../webs.py")
+    assert [each.name for each in load_operators([followed(link)])] == ["webs"]
