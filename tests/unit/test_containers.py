@@ -180,6 +180,23 @@ def test_the_health_check_asks_a_process_where_it_listens_and_shows_what_it_says
             assert (ended.returncode, ended.stdout.strip()) == (not is_ready, "[-]process failed: why")
 
 
+def test_every_process_that_stays_has_a_health_check() -> None:
+    stay = {name for name, service in SERVICES.items() if service["restart"] == "unless-stopped"}
+    assert {name for name in stay if "healthcheck" not in SERVICES[name]} == set()
+
+
+@pytest.mark.parametrize("status", [HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE])
+def test_the_health_check_of_the_pages_asks_for_one_that_reads_the_tables(status: HTTPStatus) -> None:
+    page = WebPage(b"levels", status=status)
+    *command, script = SERVICES["pages"]["healthcheck"]["test"]
+    address = SERVICES["pages"]["command"][1].removeprefix("--address=")
+    with listening(ListenAddress("", 0), {"/levels": lambda _: page}) as found:
+        asking = [sys.executable, *command[2:], script.replace(address, f":{found.port}")]
+        ended = subprocess.run(asking, capture_output=True, text=True, check=False, timeout=60)
+    assert f"http://127.0.0.1{address}/levels" in script
+    assert (ended.returncode == 0) == (status is HTTPStatus.OK), ended
+
+
 def test_the_key_is_made_once_and_can_redact(tmp_path: Path) -> None:
     key = tmp_path / Path(SERVICES["ingest"]["environment"]["LEVELOG_REDACTION_KEY_FILE"]).name
     run_script("keys", tmp_path)
