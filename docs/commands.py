@@ -1,6 +1,5 @@
 """Makes docs/commands.md out of the help of the command line: `make reference`."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -11,7 +10,6 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 from levelog_cli.commands.declaring import MOMENT
 from levelog_cli.main import app
 
-PAGE: Final = Path(__file__).with_suffix(".md")
 HEAD: Final = """# Commands
 
 Every command and option, out of `levelog COMMAND --help`: do not edit, run `make reference`.
@@ -56,11 +54,5 @@ def _named(argument: TyperArgument) -> str:
     return argument.metavar or str(argument.name).upper()
 
 
-def main() -> None:
-    """Write the page."""
-    PAGE.write_text(page())
-    sys.stdout.write(f"{PAGE}\n")
-
-
 if __name__ == "__main__":
-    main()
+    Path(__file__).with_suffix(".md").write_text(page())

@@ -4,7 +4,6 @@ import ast
 import importlib
 import inspect
 import re
-import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Final, TypeAlias
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
-PAGE: Final = Path(__file__).with_suffix(".md")
 MODULE: Final = "levelog"
 ALSO: Final = {
     "Metadata": "levelog.resources",
@@ -159,11 +157,5 @@ def _text(text: str | None) -> str:
     return textwrap.dedent(text or "").strip().partition("\n\n")[0]
 
 
-def main() -> None:
-    """Write the page."""
-    PAGE.write_text(page())
-    sys.stdout.write(f"{PAGE}\n")
-
-
 if __name__ == "__main__":
-    main()
+    Path(__file__).with_suffix(".md").write_text(page())
