@@ -32,14 +32,18 @@ def set_up_logs(log_format: LogFormat, level: LogLevel) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for name in _LIBRARIES:
-        logging.getLogger(name).setLevel(logging.NOTSET if level is LogLevel.DEBUG else logging.WARNING)
-    for name in _FLOODING:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    quieten(*_LIBRARIES, below=logging.NOTSET if level is LogLevel.DEBUG else logging.WARNING)
+    quieten(*_FLOODING)
     logging.captureWarnings(capture=True)
     # what no line shows
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - as Python's logging guide says
+
+
+def quieten(*loggers: str, below: int = logging.WARNING) -> None:
+    """Leave out what loggers say below a level, or below the one that is asked for."""
+    for name in loggers:
+        logging.getLogger(name).setLevel(max(below, logging.getLogger().level))
 
 
 class _Handler(logging.Handler):

@@ -19,7 +19,7 @@ from levelog_cli.editing.installing import define
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.objectfiles import keep_applied
 from levelog_cli.editing.reloader import Reloader
-from levelog_cli.logs import set_up_logs
+from levelog_cli.logs import quieten, set_up_logs
 from levelog_cli.printing.lines import print_line
 from levelog_cli.running import FAILED
 from levelog_cli.servers.data_dir import DataDir
@@ -45,8 +45,8 @@ def develop(
 ) -> None:
     """Run all three, and pages if they are wanted, until a signal ends the command, or the cluster ends by itself."""
     set_up_logs(settings.log_format, settings.log_level)
-    if settings.log_level is LogLevel.INFO:  # the levels stand below the log, and a failed write has its own line
-        logging.getLogger(tables.__name__).setLevel(logging.WARNING)
+    if settings.log_level is not LogLevel.DEBUG:  # the levels stand below the log, and a failed write has its own line
+        quieten(tables.__name__)
     preload()
     kubeconfig = folder.absolute() / "kubeconfig"
     _have_one_cluster(kubeconfig)

@@ -17,6 +17,7 @@ from levelog_cli.editing.forking import Child, Family, preload
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.watchedfiles import code_files
 from levelog_cli.loading import LoadedApplication
+from levelog_cli.logs import quieten
 from levelog_cli.printing.lines import print_lines
 from levelog_cli.printing.planned import change_lines
 from levelog_cli.running import execute
@@ -137,8 +138,7 @@ class Reloader:
 
     async def _try(self, telling: Connection) -> None:
         """Load the code, tell if other definitions came with it, and print what it changes; raises if it is broken."""
-        for name in _LOADING:
-            logging.getLogger(name).setLevel(logging.ERROR)
+        quieten(*_LOADING, below=logging.ERROR)
         application = await load_for_cluster(self._settings, self._files, self._roles)
         telling.send(self._prepare is not None and await self._prepare())
         if self._is_compared:

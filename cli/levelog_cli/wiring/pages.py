@@ -16,7 +16,7 @@ from levelog_cli.servers.backing import known_redactor
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import opened
-from levelog_cli.wiring.rerun import quieten
+from levelog_cli.wiring.rerun import quieten_decisions
 from levelog_replay.bundles.reading import open_bundle
 from levelog_ui.again import AgainCode, Opened
 from levelog_ui.bundlepast import BundlePast
@@ -76,7 +76,7 @@ def fork_pages(family: Family, settings: Settings) -> None:
 
 def _loaded(settings: Settings, code: Path, opened: Opened) -> AgainCode:
     """The code, which decides for nobody but people who look. Raises as `load_application` does."""
-    quieten(settings)
+    quieten_decisions(settings)
     loaded = load_application(settings, [code])
     redactor = known_redactor(settings)
     return AgainCode(code, loaded.name, loaded.program, opened, redactor=redactor, threads=settings.threads)

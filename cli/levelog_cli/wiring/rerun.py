@@ -1,6 +1,5 @@
 """Recorded history, decided again or written into a file, and the state as other code has it: opened and printed."""
 
-import logging
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,6 +14,7 @@ from levelog_base.counting import counted
 from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import Application, GroupResource
 from levelog_cli.loading import LoadedApplication, load_application
+from levelog_cli.logs import quieten
 from levelog_cli.printing.bars import Bars
 from levelog_cli.printing.comparisons import divergence_lines, report_lines, stop_lines
 from levelog_cli.printing.lines import print_answer, print_line, print_lines
@@ -108,7 +108,7 @@ async def opened_versions(
     `open_log` makes a history of the log of an application. Raises ConfigurationError for files and history that are
     not there, or do not fit.
     """
-    quieten(settings)
+    quieten_decisions(settings)
     applications = [load_application(settings, [choice.file])]
     if choice.against != RECORDED:
         applications.append(load_application(settings, [Path(choice.against)]))
@@ -178,7 +178,7 @@ async def planned(
     settings: Settings, application: LoadedApplication, *, allows_network: bool, course: Course
 ) -> Planned:
     """The changes that an application would make to its stored levels. Raises as `plan_changes` does."""
-    quieten(settings)
+    quieten_decisions(settings)
     redactor = known_redactor(settings)
     async with await open_to_read(settings) as database:
         scope = await _only_scope(replace(settings, application=application.name), database, "cluster")
@@ -187,11 +187,10 @@ async def planned(
             return await plan(database, scope, application.program, redactor=redactor, caller=caller, course=course)
 
 
-def quieten(settings: Settings) -> None:
+def quieten_decisions(settings: Settings) -> None:
     """Leave out what the log says of decisions, which are not made for real."""
-    if settings.log_level is LogLevel.INFO:
-        for name in ("levelog_processors", "levelog_store"):
-            logging.getLogger(name).setLevel(logging.WARNING)
+    if settings.log_level is not LogLevel.DEBUG:
+        quieten("levelog_processors", "levelog_store")
 
 
 async def export_history(

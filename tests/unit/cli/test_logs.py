@@ -87,6 +87,14 @@ def test_libraries_are_heard_at_the_level_debug_only(capsys: pytest.CaptureFixtu
     assert "a library's own" in capsys.readouterr().err
 
 
+def test_libraries_do_not_warn_where_errors_alone_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logs(LogFormat.TEXT, LogLevel.ERROR)
+    for name in ("nats.aio.client", "sqlalchemy.pool"):
+        logging.getLogger(name).warning("a warning")
+        logging.getLogger(name).error("an error")
+    assert [line.partition("an error")[1] for line in capsys.readouterr().err.splitlines()] == ["an error"] * 2
+
+
 def test_the_command_line_is_there_before_its_rooms() -> None:
     heavy = ("sqlalchemy", "nats", "kubernetes_asyncio", "aiohttp", "rich", "alembic", "asyncio")
     script = f"import sys, levelog_cli.main\nprint([name for name in {heavy!r} if name in sys.modules])"
