@@ -73,10 +73,8 @@ class Acting(Assembled):
     the actuator through `door` before.
     """
 
-    def __init__(self, server: Api, nats_url: str, database_url: str, folder: Path, *, token: str = "") -> None:
-        """`token`: of the actuator, if it is not to be the test's."""
+    def __init__(self, server: Api, nats_url: str, database_url: str, folder: Path) -> None:
         self._server = server
-        self._token = token or server.token or "none"
         self._nats_url = nats_url
         self.database_url = database_url
         self.kubeconfig = folder / "kubeconfig"
@@ -104,7 +102,7 @@ class Acting(Assembled):
         self.namespace = await self.api.create_namespace()
         self.door = await stack.enter_async_context(TcpProxy(urlsplit(self.proxy.url).port or 0))
         url = self.door.url(self.proxy.url)
-        write_kubeconfig(self.kubeconfig, url=url, user="actuator", token=self._token)
+        write_kubeconfig(self.kubeconfig, url=url, user="actuator", token=self._server.token or "none")
         self.client = await stack.enter_async_context(await connect_kube(self.kubeconfig))
         cluster = await cluster_uid(self.client)
         self.connection = connection = await stack.enter_async_context(await connect_nats(self._nats_url))
@@ -173,10 +171,10 @@ class Acting(Assembled):
         (receipt,) = await self.carried_out(self.intent(verb, seen, **columns))
         return receipt
 
-    async def carried_out(self, *rows: dict[str, Any], seconds: float = 30.0) -> list[ReceiptNoted]:
+    async def carried_out(self, *rows: dict[str, Any]) -> list[ReceiptNoted]:
         """Decide intents, and wait until each has a receipt in the log; in the order of the intents."""
         keys = await self.decide(*rows)
-        return await self.receipts_of(keys, seconds=seconds)
+        return await self.receipts_of(keys)
 
     async def receipts_of(self, keys: Sequence[str], *, seconds: float = 30.0) -> list[ReceiptNoted]:
         """Wait until each intent has a receipt in the log."""

@@ -56,22 +56,18 @@ class Api:
         if status != 200:
             raise RuntimeError(f"PATCH {path}: {status}: {answer.get('message')}")
 
-    async def shows(
-        self, path: str, accept: Callable[[Any], object] = bool, *, seconds: float = 60.0, pause: float = 0.05
-    ) -> Any:
+    async def shows(self, path: str, accept: Callable[[Any], object] = bool, *, seconds: float = 60.0) -> Any:
         """Wait until an object is there, and one that `accept` takes; returns it."""
 
         async def found() -> Any:
             status, body = await self.request("GET", path)
             return body if status == 200 and accept(body) else None
 
-        return await until(found, f"{path} as it should be", seconds=seconds, pause=pause)
+        return await until(found, f"{path} as it should be", seconds=seconds, pause=0.05)
 
-    async def lacks(self, path: str, *, seconds: float = 60.0) -> None:
+    async def lacks(self, path: str) -> None:
         """Wait until there is no such object."""
-        await until(
-            lambda: self.request("GET", path), f"no {path}", accept=lambda answer: answer[0] == 404, seconds=seconds
-        )
+        await until(lambda: self.request("GET", path), f"no {path}", accept=lambda answer: answer[0] == 404, seconds=60)
 
     async def apply(self, collection: str, manifest: Mapping[str, Any]) -> Any:
         """Apply a manifest, as soon as the API serves its resource, and return the object.
@@ -95,11 +91,9 @@ class Api:
         await self.create("/api/v1/namespaces", {"metadata": {"name": name}})
         return name
 
-    async def create_crd(
-        self, kind: str, *, group: str = "example.com", scope: str = "Namespaced", has_status: bool = True
-    ) -> None:
+    async def create_crd(self, kind: str, *, group: str = "example.com", has_status: bool = True) -> None:
         """Make a custom resource that takes anything; returns once its collection can be listed."""
-        manifest = definition(kind, group=group, scope=scope, has_status=has_status)
+        manifest = definition(kind, group=group, has_status=has_status)
         plural = manifest["spec"]["names"]["plural"]
         await self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", manifest)
 
@@ -108,16 +102,14 @@ class Api:
 
         await until(is_served, f"the API of {plural}.{group}")
 
-    async def create_account(
-        self, rules: Sequence[Mapping[str, Sequence[str]]], *, namespace: str = "default"
-    ) -> tuple[str, str]:
+    async def create_account(self, rules: Sequence[Mapping[str, Sequence[str]]]) -> tuple[str, str]:
         """Name and token of a new ServiceAccount that may, in the whole cluster, do what the rules say.
 
         Rules are those of a ClusterRole: `{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}`. They are in
         force when this returns.
         """
         name = f"user-{secrets.token_hex(4)}"
-        accounts, rbac = f"/api/v1/namespaces/{namespace}/serviceaccounts", "/apis/rbac.authorization.k8s.io/v1"
+        accounts, rbac = "/api/v1/namespaces/default/serviceaccounts", "/apis/rbac.authorization.k8s.io/v1"
         await self.create(accounts, {"metadata": {"name": name}})
         await self.create(f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": rules})
         await self.create(
@@ -125,7 +117,7 @@ class Api:
             {
                 "metadata": {"name": name},
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-                "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": name}],
+                "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": name}],
             },
         )
         granted = await self.create(f"{accounts}/{name}/token", {"spec": {"expirationSeconds": 86_400}})
@@ -133,7 +125,7 @@ class Api:
         reviews = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 
         async def is_in_force() -> bool:
-            _, reviewed = await account.request("POST", reviews, {"spec": {"namespace": namespace}})
+            _, reviewed = await account.request("POST", reviews, {"spec": {"namespace": "default"}})
             status = reviewed.get("status", {})
             held = [*status.get("resourceRules", ()), *status.get("nonResourceRules", ())]
             return all(any(_covers(one, rule) for one in held) for rule in rules)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from rigs.apirequests import WRITES
 from rigs.waiting import until
 
 # Requests of the server to itself and health checks are left out: nobody counts them. The stage RequestReceived is
@@ -21,8 +22,6 @@ rules:
   nonResourceURLs: ["/readyz*", "/livez*", "/healthz*"]
 - level: Metadata
 """
-
-WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
 class AuditedRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,9 +75,7 @@ class AuditLog:
         self._answered: list[AuditedRequest] = []
         self._open: dict[str, dict[str, Any]] = {}
 
-    async def requests(
-        self, *, namespace: str | None = None, resource: str | None = None, user: str | None = None
-    ) -> list[AuditedRequest]:
+    async def requests(self, *, resource: str | None = None, user: str | None = None) -> list[AuditedRequest]:
         """All requests in the order of their answers, including every request that was sent before this call."""
 
         async def is_settled() -> bool:
@@ -89,16 +86,12 @@ class AuditLog:
         return [
             request
             for request in self._answered
-            if namespace in (None, request.namespace)
-            and resource in (None, request.resource)
-            and user in (None, request.user)
+            if resource in (None, request.resource) and user in (None, request.user)
         ]
 
-    async def writes(
-        self, *, namespace: str | None = None, resource: str | None = None, user: str | None = None
-    ) -> list[AuditedRequest]:
+    async def writes(self, *, resource: str | None = None) -> list[AuditedRequest]:
         """Those requests that were writes and answered with a code below 300."""
-        requests = await self.requests(namespace=namespace, resource=resource, user=user)
+        requests = await self.requests(resource=resource)
         return [request for request in requests if request.is_write and 200 <= request.code < 300]
 
     def forget_open(self) -> None:

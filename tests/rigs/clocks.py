@@ -4,8 +4,8 @@
 class Clock:
     """Tells `now`, in seconds."""
 
-    def __init__(self, now: float = 0.0) -> None:
-        self.now = now
+    def __init__(self) -> None:
+        self.now = 0.0
 
     def __call__(self) -> float:
         return self.now

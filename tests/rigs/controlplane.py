@@ -36,13 +36,10 @@ class ControlPlane(Server):
     `url`, `ca_file`, `admin_token` and `kubeconfig` (user admin, group system:masters) do not change over restarts.
     With `watch_cache=False` each watch and list reads etcd: there are no streaming lists, and compaction alone makes
     an old watch fail. With `is_measured` nothing is audited, requests have priorities, and memory is collected as
-    often as elsewhere; without, a start takes a quarter less of processor time. `flags` are added to those of
-    kube-apiserver.
+    often as elsewhere; without, a start takes a quarter less of processor time.
     """
 
-    def __init__(
-        self, binaries: Binaries, *, watch_cache: bool = True, is_measured: bool = False, flags: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, binaries: Binaries, *, watch_cache: bool = True, is_measured: bool = False) -> None:
         self.binaries = binaries
         self.folder = Path(tempfile.mkdtemp(prefix="levelog-controlplane-"))
         self._port, self._etcd_port = free_port(), free_port()
@@ -51,7 +48,7 @@ class ControlPlane(Server):
         self.ca_file = self.folder / "apiserver" / "apiserver.crt"
         self.admin_token = secrets.token_hex(16)
         self.audit = AuditLog(self.folder / "audit.log")
-        self._watch_cache, self._is_measured, self._flags = watch_cache, is_measured, tuple(flags)
+        self._watch_cache, self._is_measured = watch_cache, is_measured
         self._first_keys: frozenset[str] | None = None
         self.admin = Api(self.url, ca_file=self.ca_file, token=self.admin_token)
         tokens = self.folder / "tokens.csv"
@@ -223,7 +220,6 @@ class ControlPlane(Server):
                 "--service-cluster-ip-range=10.0.0.0/24",
                 f"--watch-cache={str(self._watch_cache).lower()}",
                 *(() if self._is_measured else (*audit, "--enable-priority-and-fairness=false")),
-                *self._flags,
             ],
             self.folder / "kube-apiserver.log",
             env={} if self._is_measured else _LITTLE_COLLECTING,

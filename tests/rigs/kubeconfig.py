@@ -5,9 +5,7 @@ from pathlib import Path
 import yaml
 
 
-def write_kubeconfig(
-    path: Path, *, url: str, user: str, token: str, ca_file: Path | None = None, namespace: str = "default"
-) -> Path:
+def write_kubeconfig(path: Path, *, url: str, user: str, token: str, ca_file: Path | None = None) -> Path:
     """Write a file with one cluster, one user with a bearer token and one context, readable by its owner only."""
     trust = {} if ca_file is None else {"certificate-authority": str(ca_file)}
     content = {
@@ -15,7 +13,7 @@ def write_kubeconfig(
         "kind": "Config",
         "clusters": [{"name": "test", "cluster": {"server": url, **trust}}],
         "users": [{"name": user, "user": {"token": token}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": user, "namespace": namespace}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": user, "namespace": "default"}}],
         "current-context": "test",
     }
     path.touch(mode=0o600)

@@ -193,10 +193,10 @@ class Running(Process):
         await until(lambda: not self.is_running, f"the end of {self.name}", seconds=seconds)
         return int(self._child.returncode or 0)
 
-    async def stops(self, wish: signal.Signals = signal.SIGTERM, *, seconds: float = 30.0) -> int:
+    async def stops(self, wish: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end and wait for that; returns its status."""
         os.kill(self.pid, wish)
-        return await self.ends(seconds=seconds)
+        return await self.ends(seconds=30)
 
 
 def _is_forkable(env: Mapping[str, str]) -> bool:

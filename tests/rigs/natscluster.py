@@ -83,13 +83,13 @@ class NatsCluster(Assembled):
             proxy.cut("reset")
             proxy.resume()
 
-    async def leader(self, stream: str, asked: str = "a") -> str:
-        """Name of the server that leads a stream, as one of them says; waits for an election."""
+    async def leader(self, stream: str) -> str:
+        """Name of the server that leads a stream, as the first one says; waits for an election."""
         found = ""
 
         async def is_elected() -> bool:
             nonlocal found
-            async with await connect(self.servers[asked].url) as connection:
+            async with await connect(self.servers["a"].url) as connection:
                 found = await leader_of(connection, stream)
             return bool(found)
 

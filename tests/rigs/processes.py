@@ -80,13 +80,13 @@ class Process:
         """SIGKILL, and wait until the program is gone; nothing if it is gone already."""
         self.stop(signal.SIGKILL)
 
-    def stop(self, wish: signal.Signals = signal.SIGTERM, *, seconds: float = 30.0) -> None:
-        """Ask the program to end and wait for it; SIGKILL when it takes longer than `seconds`."""
+    def stop(self, wish: signal.Signals = signal.SIGTERM) -> None:
+        """Ask the program to end and wait for it; SIGKILL when it takes longer than 30 s."""
         if not self.is_running:
             return
         self._child.send_signal(wish)
         try:
-            self._child.wait(seconds)
+            self._child.wait(30)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()

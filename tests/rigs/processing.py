@@ -11,7 +11,7 @@ from sqlalchemy import Table, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.operator import Operator
-from levelog_actuator import Actuator, ActuatorSettings
+from levelog_actuator import Actuator
 from levelog_base.wire.objects import Application, Cluster, GroupResource, Partition
 from levelog_base.wire.records import ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_base.wire.subjects import partition_subjects
@@ -101,13 +101,7 @@ class Processing(Assembled):
         )
         self.scope = await verify(self.database, scope, self.stream)
 
-    def start(
-        self,
-        name: str = "one",
-        *,
-        events_from: int | None = None,
-        writes_after: timedelta = timedelta(milliseconds=50),
-    ) -> Processor:
+    def start(self, name: str = "one", *, events_from: int | None = None) -> Processor:
         """Run a processor."""
         processor = Processor(
             self.database,
@@ -118,13 +112,13 @@ class Processing(Assembled):
             owner=f"{name}-{len(self.processors)}",
             on_keys=self.on_keys,
             events_from=events_from,
-            writes_after=writes_after,
+            writes_after=timedelta(milliseconds=50),
         )
         self.processors[name] = processor
         self._tasks[name] = asyncio.create_task(processor.run(), name=name)
         return processor
 
-    def actuate(self, client: KubeClient, settings: ActuatorSettings = QUICK) -> None:
+    def actuate(self, client: KubeClient) -> None:
         """Run an actuator."""
         actuator = Actuator(
             self.database,
@@ -132,7 +126,7 @@ class Processing(Assembled):
             client,
             BatchPublisher(self.stream),
             self.notifier,
-            settings=settings,
+            settings=QUICK,
             effects=self.program.effects,
             writers=self.program.writers,
         )
