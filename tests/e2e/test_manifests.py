@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from sqlalchemy.engine import make_url
 
 from levelog_cli.settings import variable
 from rigs.controlplane import ControlPlane
@@ -14,6 +13,7 @@ from rigs.kubeconfig import write_kubeconfig
 from rigs.levelog import WEBS, WEBS_FILE, Levelog
 from rigs.manifests import apply
 from rigs.nats import NatsServer
+from rigs.postgres import plain
 from rigs.waiting import until
 
 OPTIONS = ("--image", "levelog:local", "--output", "made", "--operator-namespace", "default")
@@ -26,7 +26,7 @@ async def test_the_processes_of_the_manifests_keep_the_pods_of_a_web(
     private_control_plane: ControlPlane, nats_server: NatsServer, postgres_url: str, tmp_path: Path
 ) -> None:
     cluster, api, levelog = private_control_plane, private_control_plane.admin, Levelog(tmp_path)
-    sql = make_url(postgres_url).set(drivername="postgresql").render_as_string(hide_password=False)
+    sql = plain(postgres_url)
     written = await levelog.ends("manifests", WEBS_FILE, *OPTIONS)
     assert written.status == 0, written
     pods: dict[str, dict[str, Any]] = {}

@@ -8,12 +8,12 @@ from typing import Any
 
 import asyncpg
 import pytest
-from sqlalchemy.engine import make_url
 
 from rigs.canaries import found_in, found_in_files
 from rigs.controlplane import ControlPlane
 from rigs.levelog import Levelog, Running
 from rigs.nats import NatsServer
+from rigs.postgres import plain
 from rigs.vaults import NAMES, RULES, VAULTS_FILE, pod
 from rigs.waiting import until
 
@@ -118,7 +118,7 @@ async def test_no_secret_value_is_left_in_files_tables_logs_exports_or_what_comm
         assert list(levelog.data.glob("levelog.db*"))
         assert found_in_files(tmp_path, values) == {}
     assert found_in_files(tmp_path, values) == {}
-    url = make_url(postgres_url).set(drivername="postgresql").render_as_string(hide_password=False)
+    url = plain(postgres_url)
     shared = {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": url, "LEVELOG_REDACT": RULES}
     (migrated,) = [await Levelog(tmp_path).ends("migrate", env=shared)]
     assert migrated.status == 0, migrated

@@ -13,12 +13,12 @@ import pytest_asyncio
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
-from sqlalchemy.engine import make_url
 
 from levelog_sandbox import Denial, Sandbox
 from rigs import boards
 from rigs.levelog import WEBS, Levelog, Running, define_webs
 from rigs.nats import NatsServer
+from rigs.postgres import plain
 from rigs.probing import ANYWHERE, Listener
 from rigs.promql import parse
 
@@ -95,8 +95,7 @@ async def test_boards_and_alerts_ask_for_what_a_process_and_its_database_have(
             found = re.fullmatch(r"label_values\((.*), (\w+)\)", each["query"])
             assert found is not None, each["query"]
             check_expression(each["name"], f"sum by ({found[2]}) ({found[1]})", samples)
-    url = make_url(postgres_url).set(drivername="postgresql").render_as_string(hide_password=False)
-    connection = await asyncpg.connect(url)
+    connection = await asyncpg.connect(plain(postgres_url))
     try:
         for name, text in boards.queries():
             rows = await connection.fetch(asked(text, SQL))
@@ -144,8 +143,8 @@ def asked(text: str, values: Mapping[str, str]) -> str:
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
 def test_each_alert_fires_when_it_should_and_else_does_not(tmp_path: Path) -> None:
-    plain = [{key: alert[key] for key in ("alert", "expr", "for", "labels")} for alert in boards.alerts()]
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "levelog", "rules": plain}]}))
+    rules = [{key: alert[key] for key in ("alert", "expr", "for", "labels")} for alert in boards.alerts()]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "levelog", "rules": rules}]}))
     assert {alert["alert"] for alert in boards.alerts()} == set(WRONG)
     cases = [case(name, {**WELL, **wrong}) for name, (wrong, _) in WRONG.items()]
     tests = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [case("", WELL), *cases]}

@@ -30,8 +30,8 @@ from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import wakeups
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, Running, define_webs
 from rigs.nats import NatsServer
-from rigs.postgres import PostgresServer
-from rigs.privileges import as_role, grant_roles, nats_users, plain
+from rigs.postgres import PostgresServer, plain
+from rigs.privileges import as_role, grant_roles, nats_users
 from rigs.waiting import until
 
 UID = Cluster("5f0c1a52-0000-4000-8000-000000000000")

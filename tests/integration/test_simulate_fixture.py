@@ -8,8 +8,7 @@ from pathlib import Path
 
 from levelog.testing import Simulate
 from levelog_cli.loading import load_operators
-from rigs.levelog import python
-from rigs.processing import WEBS_FILE
+from rigs.levelog import WEBS_FILE, python
 
 ROOT = Path(__file__).parents[2]
 [op] = load_operators([WEBS_FILE])

@@ -16,6 +16,7 @@ from rigs.intents import LOCK_INTENTS, end_claims
 from rigs.levelog import WEBS_FILE, Levelog, Running
 from rigs.logs import forget_leases
 from rigs.nats import NatsServer
+from rigs.postgres import plain
 from rigs.tcpconnection import TcpConnection
 from rigs.tcpproxy import TcpProxy
 
@@ -151,8 +152,7 @@ class Deployment(Assembled):
     def _settings(self, role: Role) -> Mapping[str, str]:
         settings = {"LEVELOG_NATS_URL": self.nats[role].url(self._nats.url), "LEVELOG_LOG_LEVEL": "debug"}
         if role in self.sql:
-            plain = make_url(self.database_url).set(drivername="postgresql").render_as_string(hide_password=False)
-            settings["LEVELOG_DATABASE_URL"] = self.sql[role].url(plain)
+            settings["LEVELOG_DATABASE_URL"] = self.sql[role].url(plain(self.database_url))
         if role in self.api:
             path = self._folder / f"{role}.kubeconfig"
             settings["KUBECONFIG"] = str(
@@ -165,8 +165,7 @@ class Deployment(Assembled):
         """The test's own connection, which is kept: to connect costs more than to ask."""
         async with self._turn:
             if self._own is None or self._own.is_closed():
-                url = make_url(self.database_url).set(drivername="postgresql").render_as_string(hide_password=False)
-                self._own = await asyncpg.connect(url, timeout=10)
+                self._own = await asyncpg.connect(plain(self.database_url), timeout=10)
             yield self._own
 
     async def _disconnect(self) -> None:

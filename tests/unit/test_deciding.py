@@ -21,7 +21,7 @@ from levelog_processors.state.writes import is_settled
 from levelog_store.decide.decisions import IntentRow, OpenIntent, PendingWake
 from levelog_store.rows import LevelRow, StoredObject
 from rigs.kinds import Web
-from rigs.processing import WEBS_FILE
+from rigs.levelog import WEBS_FILE
 from rigs.storedobjects import stored_object
 from rigs.webs import NOON, pod, web
 

@@ -15,7 +15,7 @@ from levelog_store.connect.drivererrors import translate_refusal
 from levelog_store.connect.locations import locate
 from levelog_store.look.sqlviews import IndexView, JsonColumn, replace_views
 from rigs.ports import free_port
-from rigs.postgres import PostgresDatabases, PostgresServer, skip_before
+from rigs.postgres import PostgresDatabases, PostgresServer, plain, skip_before
 from rigs.waiting import until
 
 FORGETFUL = (
@@ -118,9 +118,8 @@ async def test_a_database_that_cannot_hold_all_text_is_refused(postgres: Postgre
 
 
 async def test_a_server_that_does_not_know_a_setting_is_too_old(postgres_url: str) -> None:
-    plain = make_url(postgres_url).set(drivername="postgresql").render_as_string(hide_password=False)
     with pytest.raises(asyncpg.UndefinedObjectError) as refused:
-        await asyncpg.connect(plain, server_settings={"plan_cache_mode_of_12": "on"})
+        await asyncpg.connect(plain(postgres_url), server_settings={"plan_cache_mode_of_12": "on"})
     error = translate_refusal(locate(postgres_url), refused.value)
     assert isinstance(error, ConfigurationError)
     assert str(error).endswith("levelog needs PostgreSQL 12 or newer")

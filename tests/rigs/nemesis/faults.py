@@ -1,9 +1,7 @@
 """What the nemesis does: each fault begins, lasts, and is undone, all within one call."""
 
 import asyncio
-import os
 import random
-import signal
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -78,11 +76,10 @@ def _nats_pause(dice: random.Random) -> Fault:
     who, seconds = dice.choice(_WHO), dice.choice(PAUSES)
 
     async def act(site: Site) -> None:
-        process = site.nats.servers[await _server(site, who)].process
-        assert process is not None
-        os.kill(process.pid, signal.SIGSTOP)
+        server = site.nats.servers[await _server(site, who)]
+        server.pause()
         await asyncio.sleep(seconds)
-        os.kill(process.pid, signal.SIGCONT)
+        server.resume()
 
     return Fault("nats-pause", f"the NATS server that is {who} paused", act)
 
