@@ -5,7 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 import pytest_asyncio
@@ -17,6 +17,7 @@ from rigs.nats import NatsServer
 from rigs.postgres import PostgresDatabases, PostgresMissing, PostgresServer, given_databases
 from rigs.postgrespair import PostgresPair
 
+T = TypeVar("T")
 SANDBOX, KUBE_APISERVER = "sandbox", "kube-apiserver"
 
 _found = pytest.StashKey[Binaries | BinariesMissing]()
@@ -40,9 +41,9 @@ def prepare_binaries(session: pytest.Session) -> None:
             print(f"\n{message}", file=sys.stderr, flush=True)
 
     if is_needed:
-        session.config.stash[_found] = _find(announce)
+        session.config.stash[_found] = _found_by(find_binaries, announce)
     if is_helm_needed:
-        session.config.stash[_found_helm] = _find_helm(announce)
+        session.config.stash[_found_helm] = _found_by(find_helm, announce)
 
 
 def _needs_binaries(item: pytest.Item) -> bool:
@@ -55,7 +56,9 @@ def _needs_binaries(item: pytest.Item) -> bool:
 @pytest.fixture(scope="session")
 def control_plane_binaries(request: pytest.FixtureRequest) -> Binaries:
     """Of etcd, kube-apiserver and perhaps kube-controller-manager."""
-    found = request.config.stash.get(_found, None) or _find()
+    found = request.config.stash.get(_found, None)
+    if found is None:
+        found = _found_by(find_binaries, print)
     if isinstance(found, BinariesMissing):
         _miss(found)
     return found
@@ -64,7 +67,9 @@ def control_plane_binaries(request: pytest.FixtureRequest) -> Binaries:
 @pytest.fixture(scope="session")
 def helm(request: pytest.FixtureRequest) -> Path:
     """The program."""
-    found = request.config.stash.get(_found_helm, None) or _find_helm()
+    found = request.config.stash.get(_found_helm, None)
+    if found is None:
+        found = _found_by(find_helm, print)
     if isinstance(found, BinariesMissing):
         _miss(found)
     return found
@@ -162,16 +167,9 @@ async def nats_server() -> AsyncIterator[NatsServer]:
         yield started
 
 
-def _find(announce: Callable[[str], None] = print) -> Binaries | BinariesMissing:
+def _found_by(find: Callable[[Callable[[str], None]], T], announce: Callable[[str], None]) -> T | BinariesMissing:
     try:
-        return find_binaries(announce)
-    except BinariesMissing as reason:
-        return reason
-
-
-def _find_helm(announce: Callable[[str], None] = print) -> Path | BinariesMissing:
-    try:
-        return find_helm(announce)
+        return find(announce)
     except BinariesMissing as reason:
         return reason
 
