@@ -3,7 +3,7 @@
 `append` is a write that shows when it is made twice: the list then has an entry twice.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,3 +96,17 @@ def meter(name: str, verb: str, wanted: int) -> dict[str, Any]:
     """A manifest."""
     spec = {"verb": verb, "wanted": wanted, "entries": []}
     return {"apiVersion": "example.com/v1", "kind": "Meter", "metadata": {"name": name}, "spec": spec}
+
+
+def numbers_of(found: Any, maps: Iterable[str]) -> list[int]:
+    """What a Meter shows by its verb: a number, or those at the ends of the names of its ConfigMaps."""
+    name, spec = found["metadata"]["name"], found["spec"]
+    match spec["verb"]:
+        case "status":
+            return [found.get("status", {}).get("shown", 0)]
+        case "merge":
+            return [spec.get("shown", 0)]
+        case "append":
+            return (spec["entries"] or [0])[-1:]
+        case _:
+            return [int(each.removeprefix(f"{name}-")) for each in maps if each.startswith(f"{name}-")]

@@ -36,7 +36,7 @@ from rigs.assembled import Assembled
 from rigs.clusterclient import ClusterClient
 from rigs.faultproxy import FaultProxy
 from rigs.faults import Refuse
-from rigs.meters import METERS_FILE, meter
+from rigs.meters import METERS_FILE, meter, numbers_of
 from rigs.waiting import until
 
 SETTINGS: Final = ActuatorSettings(
@@ -68,7 +68,7 @@ class MeterStack(Assembled):
         self._nats_url = nats_url
         self._folder = folder
         self._namespace = namespace
-        self._wanted: dict[str, tuple[str, int]] = {}
+        self._wanted: dict[str, int] = {}
         self._own: set[str] = set()
         """Versions that the test itself wrote."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -92,13 +92,13 @@ class MeterStack(Assembled):
 
     async def create(self, name: str, verb: str) -> None:
         """Make a Meter that wants 1."""
-        self._wanted[name] = (verb, 1)
+        self._wanted[name] = 1
         made = await self._client.create(self._path(), meter(name, verb, 1))
         self._own.add(made.version)
 
     async def change(self, name: str, wanted: int) -> None:
         """Let it want another number."""
-        self._wanted[name] = (self._wanted[name][0], wanted)
+        self._wanted[name] = wanted
         changed = await self._client.merge(self._path(name), {"spec": {"wanted": wanted}})
         self._own.add(changed.version)
 
@@ -165,13 +165,7 @@ class MeterStack(Assembled):
 
     async def _is_shown(self) -> bool:
         meters, maps = await self.meters(), (await self._client.get(self._maps)).names
-        for name, (verb, wanted) in self._wanted.items():
-            spec, status = meters[name]["spec"], meters[name].get("status") or {}
-            shown = {"status": status.get("shown"), "merge": spec.get("shown"), "append": (spec["entries"] or [0])[-1]}
-            own = {each for each in maps if each.startswith(f"{name}-")}
-            if own != {f"{name}-{wanted}"} if verb in {"apply", "create"} else shown[verb] != wanted:
-                return False
-        return True
+        return all(numbers_of(meters[name], maps) == [wanted] for name, wanted in self._wanted.items())
 
     async def _run_ingest(self, stream: LogStream) -> None:
         watched = [

@@ -2,14 +2,14 @@
 
 import asyncio
 import random
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Final
 
 from rigs.clusterclient import Answer, ClusterClient
 from rigs.deployment import Deployment
 from rigs.exchanges import Exchange
-from rigs.meters import VERBS, meter
+from rigs.meters import VERBS, meter, numbers_of
 
 TOUCHED: Final = 0.4
 """The part of disturbances that is followed at once by a change that calls for nothing."""
@@ -20,11 +20,6 @@ _METERS: Final = "/apis/example.com/v1/namespaces/default/meters"
 _MAPS: Final = "/api/v1/namespaces/default/configmaps"
 _MADE: Final = {"apply": "patch", "create": "create"}
 """How a ConfigMap is made, by the verb of its Meter."""
-_SHOWN: Final[dict[str, Callable[[Any], int]]] = {
-    "status": lambda found: found.get("status", {}).get("shown", 0),
-    "merge": lambda found: found["spec"].get("shown", 0),
-    "append": lambda found: (found["spec"]["entries"] or [0])[-1],
-}
 
 
 class Script:
@@ -78,16 +73,7 @@ class Script:
 
     async def _shown(self) -> list[str]:
         meters, maps = await asyncio.gather(self._objects(_METERS), self._objects(_MAPS))
-        made: defaultdict[str, list[int]] = defaultdict(list)
-        for each in maps:
-            name, _, number = each.rpartition("-")
-            if name in self._verbs:
-                made[name].append(int(number))
-        return [
-            name
-            for name, verb in self._verbs.items()
-            if (made[name] if verb in _MADE else [_SHOWN[verb](meters[name])]) == [self._wanted[name]]
-        ]
+        return [name for name, wanted in self._wanted.items() if numbers_of(meters[name], maps) == [wanted]]
 
     async def _disturb(self, name: str) -> None:
         is_undone, is_touched = self._chance.random() < UNDONE, self._chance.random() < TOUCHED
