@@ -30,11 +30,13 @@ def no_thread_is_left() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def logs_are_as_before() -> Iterator[None]:
     """Undoes what a command that ran in this process did to the loggers of all."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    named = map(logging.getLogger, list(logging.root.manager.loggerDict))
+    handlers, levels = logging.root.handlers[:], {each: each.level for each in (logging.root, *named)}
     yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    logging.root.handlers[:] = handlers
+    for logger, level in levels.items():
+        if logger.level != level:
+            logger.setLevel(level)
     logging.captureWarnings(capture=False)
 
 
