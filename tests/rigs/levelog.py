@@ -150,10 +150,7 @@ class Levelog:
         self, *options: str | Path, address: str = "127.0.0.1:0", env: Mapping[str, str] | None = None
     ) -> AsyncGenerator[str]:
         """Serve pages by `levelog ui`; their URL, which is at a free port unless an address is given."""
-        self._started += 1
-        argv: list[str | Path] = [PROGRAM, "ui", *options, "--address", address]
-        log = self.folder / f"levelog-{self._started}.log"
-        running = Running(argv, log, env={**self.env, **(env or {})}, folder=self.folder)
+        running = self.start("ui", *options, "--address", address, env=env)
         try:
             yield await running.serves()
         finally:
