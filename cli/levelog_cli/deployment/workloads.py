@@ -49,7 +49,6 @@ class Workloads(Struct, frozen=True, kw_only=True):
     """The namespace of the processes."""
     namespaces: Sequence[str] = ()
     """Watched namespaces; none for all."""
-    log_level: str = LogLevel.INFO
 
     @property
     def name(self) -> str:
@@ -260,7 +259,7 @@ class Workloads(Struct, frozen=True, kw_only=True):
         return definitions_of(classes) if classes else []
 
     def _settings(self, command: str) -> list[Object]:
-        level = chart_value("logLevel", str(self.log_level))
+        level = chart_value("logLevel", str(LogLevel.INFO))
         values: Object = {"log_format": "json", "log_level": level, "application": self.application.name}
         if command == RUN:
             # Below the volume's root, which belongs to whoever made the volume.
