@@ -47,9 +47,8 @@ class ProbeAnswer(Struct, frozen=True):
 class AskedServer:
     """Asks one server again and again, never twice at a time; a question is not given up, as its answer may come."""
 
-    def __init__(self, ask: Callable[[], Awaitable[object]], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[object]]) -> None:
         self._ask = ask
-        self._clock = clock
         self._asked_at: float | None = None
         """None: nothing is asked now."""
         self._error = "not asked yet"
@@ -62,7 +61,7 @@ class AskedServer:
 
     async def ask(self) -> None:
         """Ask once, and keep what is wrong."""
-        self._asked_at = self._clock()
+        self._asked_at = time.monotonic()
         try:
             await self._ask()
         except LevelogError as error:
@@ -75,7 +74,7 @@ class AskedServer:
 
     def judge(self) -> str:
         """Its failure now; empty if it works."""
-        if self._asked_at is not None and (waits := self._clock() - self._asked_at) > ANSWER_SECONDS:
+        if self._asked_at is not None and (waits := time.monotonic() - self._asked_at) > ANSWER_SECONDS:
             return f"no answer for {waits:.0f} s"
         return self._error
 
