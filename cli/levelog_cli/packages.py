@@ -39,7 +39,7 @@ def package_of(file: Path) -> Package | None:
 def file_of(module: str) -> Path | None:
     """The file of a module of the working directory, or of an installed one, which is not imported; None: of none."""
     top, *below = module.split(".")
-    if not all(name.isidentifier() for name in (top, *below)):
+    if top == "__main__" or not all(name.isidentifier() for name in (top, *below)):
         return None
     places = [Path(top)]
     if not Path(top).is_dir() and not Path(f"{top}.py").exists() and (spec := find_spec(top)) is not None:

@@ -92,9 +92,10 @@ def test_a_module_that_is_nowhere_is_refused() -> None:
     assert (refused.exit_code, "there is no such module here" in refused.output) == (2, True)
 
 
-def test_an_installed_module_is_found_without_an_import() -> None:
+def test_an_installed_module_is_found_without_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)  # as in a console script
     assert found("levelog_cli.demo.webs").name == "webs.py"
-    assert file_of("no_such_module_of_this_test") is None
+    assert [file_of(name) for name in ("no_such_module_of_this_test", "__main__", "sys")] == [None] * 3
 
 
 def test_a_file_whose_folder_has_the_name_of_another_module_stands_for_itself(project: Path) -> None:
