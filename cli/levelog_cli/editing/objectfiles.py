@@ -87,15 +87,15 @@ async def _refusals(client: KubeClient, due: Sequence[_Due]) -> list[list[str]]:
                 continue
             before = await _version(client, path)
             if await apply(client, path, manifest) != before:
-                log.info("%s %s", "changed" if before else "created", _named(manifest))
+                log.info("%s %s", "changed" if before else "created", _title(manifest))
             if _is_definition(manifest):
                 await until_defined(client, manifest)
         except ApiError as error:
             fields = [f"{cause.field}: {cause.message}" for cause in error.causes if cause.field]
             lines = fields or [error.message]
-            refusals[number] = [f"{_named(manifest)}: {line}; {_mend(file)}" for line in lines]
+            refusals[number] = [f"{_title(manifest)}: {line}; {_mend(file)}" for line in lines]
         except LevelogError as error:
-            refusals[number] = [f"{_named(manifest)}: {error}; {_mend(file)}"]
+            refusals[number] = [f"{_title(manifest)}: {error}; {_mend(file)}"]
     for kind, numbers in unserved.items():
         count = f"are {len(numbers)} objects" if len(numbers) > 1 else "is an object"
         inside = ", ".join(dict.fromkeys(str(due[number][0]) for number in numbers))
@@ -133,7 +133,7 @@ async def _version(client: KubeClient, path: str) -> str:
     return found.decode(StoredVersion).metadata.resource_version if found is not None else ""
 
 
-def _named(manifest: dict[str, Any]) -> str:
+def _title(manifest: dict[str, Any]) -> str:
     metadata = manifest.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
     return f"{manifest.get('kind') or 'object'} {name}".strip()

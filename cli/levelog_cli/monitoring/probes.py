@@ -133,7 +133,7 @@ class Probes:
         log.warning(
             "the event loop stands still for %.0f s%s: nothing else goes on until the function returns or awaits",
             seconds,
-            _place(frames[0], called),
+            _where(frames[0], called),
         )
 
     def healthz(self) -> ProbeAnswer:
@@ -150,7 +150,7 @@ class Probes:
         if seconds <= BLOCKED_SECONDS:
             return ""
         frames = self._frames()
-        return f"blocked for {seconds:.0f} s{_place(frames[0], _users(frames) or frames[-1]) if frames else ''}"
+        return f"blocked for {seconds:.0f} s{_where(frames[0], _users(frames) or frames[-1]) if frames else ''}"
 
     def _frames(self) -> list[FrameType]:
         """The calls that the loop's thread is in, innermost first, out to the one that levelog or the loop has made."""
@@ -168,13 +168,13 @@ def _users(frames: Sequence[FrameType]) -> FrameType | None:
     return next((each for each in own if not each.f_code.co_filename.startswith(("<", *_LIBRARIES))), None)
 
 
-def _place(innermost: FrameType, called: FrameType) -> str:
+def _where(innermost: FrameType, called: FrameType) -> str:
     """A function in which a thread is, and the call in another file that it has made."""
-    at = "" if called.f_code.co_filename == innermost.f_code.co_filename else f", at {_shown(innermost)}"
-    return f", in {_shown(called)}{at}"
+    at = "" if called.f_code.co_filename == innermost.f_code.co_filename else f", at {_line_of(innermost)}"
+    return f", in {_line_of(called)}{at}"
 
 
-def _shown(frame: FrameType) -> str:
+def _line_of(frame: FrameType) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"
 
 

@@ -176,8 +176,8 @@ async def _compare(
         return Agreement(replaces=replaces)
     if last.namespaces != tuple(namespaces):
         return Agreement(
-            refusal=f"{other} records {name} of {_shown(last.namespaces)}, application {application} would record "
-            f"{_shown(namespaces)}: let both watch the same namespaces, or give each a log of its own"
+            refusal=f"{other} records {name} of {_watched(last.namespaces)}, application {application} would record "
+            f"{_watched(namespaces)}: let both watch the same namespaces, or give each a log of its own"
         )
     return Agreement(replaces=replaces)
 
@@ -196,5 +196,5 @@ async def _watching(stream: LogStream, resource: ResourceType, application: str)
     return ""
 
 
-def _shown(namespaces: Sequence[str]) -> str:
+def _watched(namespaces: Sequence[str]) -> str:
     return f"namespaces {', '.join(namespaces)}" if namespaces else "all namespaces"
