@@ -20,15 +20,16 @@ _SCHEMES: Final = ("http", "https")
 def open_session(configuration: Configuration) -> aiohttp.ClientSession:
     """A session with the connections of the official client, which asks the environment once and not for each request.
 
-    Where it does, aiohttp takes two trips to a thread for each request, which cost as much as the rest of it.
+    Where it does, aiohttp takes two trips to a thread for each request, which cost as much as the rest of it. Of
+    connections there are as many as needed: each watch holds one, and of a limited number the next would wait for ever.
     Raises ConfigurationError naming the certificates that cannot be used.
     """
     if urlsplit(str(configuration.host)).scheme == "http":
         # For these the official client would read the system's certificates too, which takes longer than anything else.
-        connector: aiohttp.BaseConnector | None = aiohttp.TCPConnector(limit=configuration.connection_pool_maxsize)
+        connector: aiohttp.BaseConnector | None = aiohttp.TCPConnector(limit=0)
     else:
         try:
-            official = RESTClientObject(configuration).pool_manager
+            official = RESTClientObject(configuration, maxsize=0).pool_manager
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise ConfigurationError(_unusable(configuration, error)) from error
         connector = official.connector

@@ -5,7 +5,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -168,6 +168,17 @@ async def test_what_is_served_and_which_cluster_it_is_can_be_asked(tmp_path: Pat
                 assert await resolve(client, "nobody.example.com", "v1", "things") is None
                 answer = await client.request("GET", "/api/v1/namespaces/kube-system")
                 assert await cluster_uid(client) == answer.decode(dict)["metadata"]["uid"]
+
+
+async def test_there_may_be_more_watches_than_the_official_client_has_connections(
+    tmp_path: Path, control_plane: ControlPlane
+) -> None:
+    async with Sandbox() as sandbox:
+        for kubeconfig in (sandbox.kubeconfig(tmp_path / "config"), control_plane.kubeconfig):
+            async with await connect(kubeconfig) as client, AsyncExitStack() as watches:
+                for _ in range(100):
+                    await watches.enter_async_context(client.stream(CONFIG_MAPS, query={"watch": "1"}))
+                assert (await client.request("GET", "/version", timeout=timedelta(seconds=5))).status == 200
 
 
 async def test_silence_ends_a_stream(tmp_path: Path) -> None:
