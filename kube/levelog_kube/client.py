@@ -104,6 +104,7 @@ class KubeClient:
         self._kubeconfig = kubeconfig
         self._context = context
         self._configuration = configuration
+        self._environment_proxy = environment_proxy(str(configuration.host))
         self._session = open_session(configuration)
         self._retired: list[aiohttp.ClientSession] = []
         self._used: WeakKeyDictionary[aiohttp.ClientResponse, aiohttp.ClientSession] = WeakKeyDictionary()
@@ -112,7 +113,6 @@ class KubeClient:
         self._read_at = time.monotonic()
         self._renewing = asyncio.Lock()
         self._user_agent = f"levelog/{version('levelog')}"
-        self._environment_proxy = environment_proxy(str(configuration.host))
         self.absence = Absence(f"the API server at {self.server}")
         self.on_answer: Callable[[str, str], None] | None = None
         """Hears of each request the method and the status; `<error>`, as client-go has it, where none came."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from levelog_base.errors import ConfigurationError
 from levelog_kube.official import Configuration, load_kube_config
-from levelog_kube.sessions import is_usable, without_password
+from levelog_kube.sessions import proxy_of
 
 FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOST: Final = "KUBERNETES_SERVICE_HOST"
@@ -55,9 +55,8 @@ async def _load_files(paths: str, present: list[Path], context: str | None) -> C
         raise ConfigurationError(f"kubeconfig {paths} cannot be used: {_in_one_line(error)}") from error
     if configuration.host == Configuration().host:
         raise ConfigurationError(f"kubeconfig {paths} names no server for its context")
-    if configuration.proxy and not is_usable(configuration.proxy):
-        proxy = without_password(configuration.proxy)
-        raise ConfigurationError(f"kubeconfig {paths}: proxy-url {proxy}: proxies are asked by http or https only")
+    if configuration.proxy:
+        configuration.proxy = proxy_of(configuration.proxy, f"kubeconfig {paths}: proxy-url")
     if token := configuration.api_key.get(_TOKEN):
         configuration.api_key[_TOKEN] = token.strip()  # files of tokens often end with a line break
         if not configuration.api_key[_TOKEN].isprintable():

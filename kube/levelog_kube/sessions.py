@@ -1,6 +1,7 @@
 """HTTP sessions: certificates, when to replace a session, and the proxy."""
 
 import ssl
+from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Final
@@ -71,21 +72,33 @@ def _can_be_read(authority: str) -> bool:
 
 
 def environment_proxy(host: str) -> str | None:
-    """What HTTPS_PROXY, HTTP_PROXY and NO_PROXY say of a server; NO_PROXY may hold networks, as in Go."""
+    """What HTTPS_PROXY, HTTP_PROXY and NO_PROXY say of a server; NO_PROXY may hold networks, as in Go.
+
+    Raises ConfigurationError as `proxy_of`.
+    """
     url = urlsplit(host)
-    if not url.hostname or _is_excepted(url.hostname):
+    proxy = getproxies().get(url.scheme)
+    if not proxy or not url.hostname or _is_excepted(url.hostname):
         return None
-    return getproxies().get(url.scheme)
+    return proxy_of(proxy, f"{url.scheme.upper()}_PROXY")
+
+
+def proxy_of(text: str, setting: str) -> str:
+    """The URL of a proxy; it is asked by http where a setting names no scheme, as curl and Go have it.
+
+    Raises ConfigurationError, naming the setting, for a proxy that cannot be asked.
+    """
+    proxy = text if "://" in text else f"http://{text}"
+    with suppress(ValueError):
+        url = URL(proxy)
+        if url.scheme in _SCHEMES and url.host and url.port:
+            return proxy
+    raise ConfigurationError(f"{setting}: write http://HOST:PORT, or https; other proxies cannot be asked")
 
 
 def without_password(proxy: str) -> str:
     """The proxy as messages name it."""
     return str(URL(proxy).with_user(None))
-
-
-def is_usable(proxy: str) -> bool:
-    """Tell whether it is a kind of proxy that can be asked."""
-    return urlsplit(proxy).scheme in _SCHEMES
 
 
 def _is_excepted(name: str) -> bool:

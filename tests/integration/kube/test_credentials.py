@@ -349,7 +349,6 @@ async def test_what_is_wrong_in_a_kubeconfig_is_named_without_secrets(
         ({**pair, "client-key": "nowhere.key"}, {}, r"kubeconfig .*nowhere.key"),
         ({**pair, "client-key": str(junk)}, {}, r"client certificate .* its key .*junk.pem cannot be used"),
         ({**pair, "client-key": str(other.key)}, {}, r"the key that of the certificate"),
-        ({"token": SECRET}, {"proxy-url": f"socks5://me:{SECRET}@proxy"}, r"proxy-url socks5://proxy: proxies are"),
         ({"exec": {"command": "no-such-plugin", "apiVersion": "v1"}}, {}, r"kubeconfig .*no-such-plugin"),
         (exec_plugin(tmp_path, "echo log in first >&2; exit 3"), {}, r"kubeconfig .*returned 3. log in first"),
         (exec_plugin(tmp_path, f"echo {SECRET}"), {}, r"kubeconfig .*exec: failed to decode process output"),

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from levelog_base.errors import Unavailable
+from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_kube.client import connect
 from levelog_kube.sessions import environment_proxy
 from levelog_sandbox import Sandbox
@@ -29,10 +29,11 @@ async def test_a_proxy_that_the_environment_names_is_asked(
     proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_kubeconfig(tmp_path / "config", url="http://cluster.invalid", user="u", token="t")
-    monkeypatch.setenv("HTTP_PROXY", proxy)
-    monkeypatch.setenv("http_proxy", proxy)
-    async with await connect(path) as client:
-        assert (await client.request("GET", "/version")).status == 200
+    for named in (proxy, proxy.removeprefix("http://")):
+        monkeypatch.setenv("HTTP_PROXY", named)
+        monkeypatch.setenv("http_proxy", named)
+        async with await connect(path) as client:
+            assert (await client.request("GET", "/version")).status == 200
 
 
 async def test_a_host_that_the_environment_excepts_is_asked_itself(
@@ -104,6 +105,24 @@ async def test_a_proxy_that_refuses_or_is_not_there_is_named_without_its_passwor
     with pytest.raises(Unavailable, match=f"the proxy http://{gone} cannot be reached: Connection refused") as raised:
         await connect(with_proxy(control_plane, tmp_path, f"http://me:t0ps3cret@{gone}"))
     assert "t0ps3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("proxy", ["socks5://me:t0ps3cret@proxy:1080", "http://", "http://me:t0ps3cret@proxy:port"])
+async def test_a_proxy_that_cannot_be_asked_is_refused_with_the_setting_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    file = write_kubeconfig(tmp_path / "config", url="https://cluster.invalid", user="u", token="t")
+    with monkeypatch.context() as patched:
+        for name in ("HTTPS_PROXY", "https_proxy"):
+            patched.setenv(name, proxy)
+        with pytest.raises(ConfigurationError, match=r"^HTTPS_PROXY: .* http://HOST:PORT") as environment:
+            await connect(file)
+    content = yaml.safe_load(file.read_text())
+    content["clusters"][0]["cluster"]["proxy-url"] = proxy
+    file.write_text(yaml.safe_dump(content))
+    with pytest.raises(ConfigurationError, match=rf"kubeconfig {file}: proxy-url: .* http://HOST:PORT") as kubeconfig:
+        await connect(file)
+    assert "t0ps3cret" not in f"{environment.value}{kubeconfig.value}"
 
 
 @pytest.mark.parametrize(
