@@ -16,6 +16,8 @@ _REMEMBERED: Final = 8192
 """Events of which a second copy is noticed: a webhook sends a batch again if its answer is lost."""
 _MOST_OPEN: Final = 100_000
 _MOST_CLIENTS: Final = 20_000
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Raised for JSON that is broken, or too deep."""
 _Time = Annotated[datetime, Meta(tz=True)]
 
 Place = tuple[str, str, str]
@@ -114,7 +116,7 @@ class AuditReader:
         """The calls of an event or of an EventList; source and number say which line it is."""
         try:
             read = self._decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             self.remarks.note("lines are cut or no audit events, and left out", f"{source}:{number}")
             return []
         for item in read.items:

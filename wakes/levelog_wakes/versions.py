@@ -2,12 +2,14 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
 
-from levelog_wakes.audit import AuditCall, Place
+from levelog_base.wire.objects import parse_version
+from levelog_wakes.audit import UNREADABLE, AuditCall, Place
 from levelog_wakes.fields import ABSENT, CREATED, DELETED, WRITTEN, changed_fields, is_time, names_in
 
 _MOST_OBJECTS: Final = 10_000
@@ -239,10 +241,10 @@ class LastVersions:
 
     def _check_clock(self, call: AuditCall, version: str) -> None:
         """A write has the highest version of all so far; where it has not, its server's clock is late."""
-        if version.isdigit():
-            newest, ended = self._newest
-            if int(version) > newest:
-                self._newest = (int(version), call.ended)
+        newest, ended = self._newest
+        with suppress(ValueError):
+            if (number := parse_version(version)) > newest:
+                self._newest = (number, call.ended)
             else:
                 self.clocks_apart_seconds = max(self.clocks_apart_seconds, call.ended - ended)
 
@@ -259,12 +261,13 @@ def _short(value: Any) -> Any:
 
 
 def _body_of(raw: bytes) -> _ObjectBody | None:
-    try:
+    with suppress(*UNREADABLE):
         return msgspec.json.decode(raw, type=_ObjectBody) if raw else None
-    except msgspec.DecodeError:
-        return None
+    return None
 
 
 def _decoded(raw: bytes) -> dict[str, Any]:
-    decoded = msgspec.json.decode(raw) if raw else {}
-    return decoded if isinstance(decoded, dict) else {}
+    with suppress(*UNREADABLE):
+        decoded = msgspec.json.decode(raw) if raw else {}
+        return decoded if isinstance(decoded, dict) else {}
+    return {}

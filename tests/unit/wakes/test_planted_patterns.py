@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -222,3 +223,22 @@ def test_a_file_that_is_cut_is_read_up_to_there(tmp_path: Path) -> None:
     reader = AuditReader(Remarks())
     assert answered(read_files([file], reader), reader).events > 100
     assert any("cut" in remark for remark in reader.remarks.lines())
+
+
+@pytest.mark.parametrize(
+    ("read", "odd"),
+    [(rb'"2nd"', b"[" * 3000 + b"]" * 3000), (rb'"2nd"', b'"\xff"'), (rb'"\d+"', '"²"'.encode())],
+    ids=["deep", "no UTF-8", "no version"],
+)
+def test_an_object_that_cannot_be_read_ends_nothing(read: bytes, odd: bytes) -> None:
+    log = PlantedLog()
+    log.exists(SHOPS, "s", status={})
+    for at, text in enumerate(("1st", "2nd"), 1):
+        log.write("admin", at, SHOPS, "s", status={"is": text})
+    for beat in range(1, 20):
+        log.get("op", 15.0 * beat, SHOPS, "s")
+    first, second, *lines = [line.encode() for line in log.lines()]
+    reader = AuditReader(Remarks())
+    events = (first, re.sub(read, lambda _: odd, second), *lines)
+    found = answered((call for line in events for call in reader.read(line, "log")), reader)
+    assert woken(found, "op").wakes == 19
