@@ -46,14 +46,11 @@ class Encoder:
 
     def key(self, record: External | Gone) -> ObjectKey:
         """Key of a record. Raises RecordError for what is no record of the source's class, or has no usable name."""
-        if isinstance(record, Gone):
-            name, namespace, cls = record.name, record.namespace, record.cls
-        else:
-            name, namespace, cls = getattr(record, "name", ""), getattr(record, "namespace", ""), type(record)
+        cls = record.cls if isinstance(record, Gone) else type(record)
         if cls is not self._cls:
-            raise RecordError(f"{_class_of(record)} is no {self._cls.__name__}")
+            raise RecordError(f"something of class {cls.__name__} is no {self._cls.__name__}")
         try:
-            return external_key(self._cls, name, namespace)
+            return external_key(self._cls, record.name, record.namespace)
         except ValueError as error:
             raise RecordError(f"a {self._cls.__name__} cannot be recorded: {error}") from error
 
@@ -67,7 +64,7 @@ class Encoder:
             body = head[:-1] + b"," + fields[1:]
             self._decoder.decode(body)
             return self._redactor.redact_body(key.group_resource, body)
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        except Exception as error:  # the class is the user's, and may raise anything
             raise RecordError(f"{shown(self._cls, key)} cannot be recorded: {error}") from error
 
     def whole(self, records: Iterable[object]) -> EncodedSet:
@@ -104,8 +101,3 @@ def uid_of(key: ObjectKey) -> Uid:
 def shown(cls: type[External], key: ObjectKey) -> str:
     """A record as messages name it: `Branch 'main'`."""
     return f"{cls.__name__} {(f'{key.namespace}/{key.name}' if key.namespace else key.name)!r}"
-
-
-def _class_of(value: object) -> str:
-    cls = value.cls if isinstance(value, Gone) else type(value)
-    return f"something of class {cls.__name__}"

@@ -56,7 +56,10 @@ class SourceCalls:
         await self._caller.close()
 
     async def watch(self) -> AsyncGenerator[Any]:
-        """Run the function, an async generator, and pass on what it yields. Raises SourceFault from its exception."""
+        """Run the function, an async generator, and pass on what it yields, sets as lists.
+
+        Raises SourceFault from its exception.
+        """
         said: asyncio.Queue[Any] = asyncio.Queue(1)
 
         async def pump() -> None:
@@ -64,7 +67,7 @@ class SourceCalls:
             with containing(asyncio.CancelledError):
                 async with aclosing(self._source.begin()) as items:
                     async for item in items:
-                        await said.put(item)
+                        await said.put(as_set(item) if is_whole(item) else item)
 
         limit = None if self._source.timeout is None else self._source.timeout.total_seconds()
         pumping = asyncio.create_task(pump(), name=str(self._source))
@@ -196,7 +199,7 @@ class SourceRunner:
     async def _poll(self, written: SourceLog) -> None:
         assert self._source.every is not None  # noqa: S101 - else it is watched
         self._begin(written)
-        await self._take_whole(written, await self._calls.poll())
+        await self._hear(written, await written.whole(await self._calls.poll()))
         await asyncio.sleep(self._source.every.total_seconds())
 
     async def _watch(self, written: SourceLog) -> None:
@@ -208,7 +211,7 @@ class SourceRunner:
             async with limit, aclosing(self._calls.watch()) as said:
                 async for item in said:
                     if is_whole(item):
-                        await self._take_whole(written, item)
+                        await self._hear(written, await written.whole(item))
                         limit.reschedule(self._seconds_until(written.list_due()))
                     elif has_begun:
                         await self._hear(written, await written.change(item))
@@ -221,9 +224,6 @@ class SourceRunner:
         if not has_begun:
             raise SourceFault("ended without having yielded a set")
         await asyncio.sleep(_FIRST.total_seconds())
-
-    async def _take_whole(self, written: SourceLog, records: object) -> None:
-        await self._hear(written, await written.whole(as_set(records)))
 
     async def _hear(self, written: SourceLog, complaint: str) -> None:
         """Note that something was recorded, except what the complaint names."""

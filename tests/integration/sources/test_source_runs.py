@@ -38,6 +38,10 @@ class Branch(External, plural="branches"):
     commit: str
     labels: dict[str, str] = msgspec.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.commit == "refused":
+            raise LookupError(self.commit)
+
 
 class Repository:
     """What an external system holds; each look at it is counted, and may be made to fail."""
@@ -306,8 +310,10 @@ async def test_a_record_that_cannot_be_recorded_keeps_what_it_was_and_concerns_n
             repository.looks += 1
             huge = Branch(name="dev", commit="x" * 9_000_000)
             odd = Branch(name="odd", commit=object())  # type: ignore[arg-type]
+            picky = Branch(name="picky", commit="")
+            msgspec.structs.force_setattr(picky, "commit", "refused")
             again = [Branch(name="twice", commit="2"), Branch(name="twice", commit="3")]
-            return [Branch(name="main", commit="2"), huge, odd, *again, Branch(name="new", commit="1")]
+            return [Branch(name="main", commit="2"), huge, odd, picky, *again, Branch(name="new", commit="1")]
 
         repository.look = look  # type: ignore[method-assign]
         records = await until_shown(stream, main="2", dev="1", twice="1", new="1")
@@ -317,9 +323,9 @@ async def test_a_record_that_cannot_be_recorded_keeps_what_it_was_and_concerns_n
     largest = stream.connection.max_payload_bytes
     assert error == (
         f"source git/branches: Branch 'dev' cannot be recorded: NATS takes {largest} bytes, its setting max_payload, "
-        "and 2 more"
+        "and 3 more"
     )
-    assert len([r for r in caplog.records if "and 2 more" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "and 3 more" in r.getMessage()]) == 1
 
 
 async def test_what_has_no_name_lets_nothing_go(stream: LogStream) -> None:
@@ -392,6 +398,19 @@ async def test_a_generator_that_ends_or_raises_is_begun_again_and_misses_nothing
 
     async with recording(watched(items), stream):
         await until_shown(stream, main="3")
+
+
+async def test_a_set_that_raises_while_it_is_read_is_the_functions_fault(stream: LogStream) -> None:
+    lives = 0
+
+    async def items() -> AsyncIterator[Any]:
+        nonlocal lives
+        lives += 1
+        yield (Branch(name="main", commit=str(1 // (lives - 1))) for _ in range(1))
+        await asyncio.Event().wait()
+
+    async with recording(watched(items), stream):
+        await until_shown(stream, main="1")
 
 
 async def test_a_generator_that_begins_with_a_change_is_told_what_to_do(stream: LogStream) -> None:
