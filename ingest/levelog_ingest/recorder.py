@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
-from levelog_base.errors import RecordError
+from levelog_base.errors import ConfigurationError, RecordError
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import storable
 from levelog_base.wire.objects import ObjectKey, Partition, Uid, Version, parse_version
@@ -120,7 +120,7 @@ class Recorder:
             trimmed = trim(body, api_version=self._watched.api_version, kind=kind)
             version = trimmed.version
             return version, self._seen(trimmed, origin, is_deleted=is_deleted)
-        except RecordError as error:
+        except (RecordError, ConfigurationError) as error:  # the second lacks the key of redaction
             return version, self.unreadable(body, str(error))
         except Exception as error:  # whatever is wrong with one object must not hold up the others
             log.exception("an object cannot be recorded", extra={"resource": str(self._watched)})

@@ -8,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog_base.errors import ObjectTooLarge, RecordError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Cluster, GroupResource
 from levelog_base.wire.records import refuse_left_out
-from levelog_ingest.recorder import LAST_APPLIED, trim
-from levelog_log.messages import only_metadata
+from levelog_ingest.recorder import LAST_APPLIED, Recorder, trim
+from levelog_ingest.status import ResourceStatus, WatchedResource
+from levelog_log.messages import MessageWriter, only_metadata
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
@@ -140,3 +143,14 @@ def test_a_manager_whose_name_no_database_takes_is_told_as_it_can_be() -> None:
     managed = [{"manager": "a\0b", "time": "2026-01-01T00:00:00Z"}]
     value = {"metadata": {"name": "w", "uid": "u", "resourceVersion": "7", "managedFields": managed}}
     assert trim(msgspec.json.encode(value)).written.manager == r"a\0b"
+
+
+def test_an_object_that_needs_a_key_is_left_out_with_words_that_say_so(caplog: pytest.LogCaptureFixture) -> None:
+    pods = GroupResource(group="", resource="pods")
+    status = ResourceStatus(watched=WatchedResource(resource=pods, version="v1"))
+    recorder = Recorder(MessageWriter(Cluster("c"), 1, "ingest"), Redactor(), status)
+    metadata = {"name": "w", "namespace": "d", "uid": "u", "resourceVersion": "7"}
+    pod = {"kind": "Pod", "metadata": metadata, "spec": {"containers": [{"env": [{"name": "A", "value": "s3cret"}]}]}}
+    _, message = recorder.object_message(msgspec.json.encode(pod), origin="list")
+    assert "LEVELOG_REDACTION_KEY_FILE" in msgspec.json.decode(message.payload)["error"]
+    assert [record.exc_info for record in caplog.records] == [None]
