@@ -190,7 +190,7 @@ class Feed:
 
     async def _list_and_watch(self) -> bool:
         if self._status.on_change is not None:
-            self.sync.expect(await count_objects(self._client, self._path))
+            self.sync.expect(self.part, await count_objects(self._client, self._path))
         query = {
             "watch": "1",
             "sendInitialEvents": "true",
@@ -225,7 +225,7 @@ class Feed:
             await self._begin_list()
             version = page.version
             if listed == 0:
-                self.sync.expect(None if page.remaining is None else len(page.items) + page.remaining)
+                self.sync.expect(self.part, None if page.remaining is None else len(page.items) + page.remaining)
             for item in page.items:
                 await self._record(bytes(item), origin="list", kind=self._upstream.served.kind)
             listed += len(page.items)

@@ -111,7 +111,7 @@ class Sync:
         self._status = status
         self._id = ""
         self._beginning = asyncio.Lock()  # no record of a part may overtake the beginning
-        self._total: int | None = 0
+        self._expected: dict[str, int | None] = {}
         self._versions: dict[str, Version] = {}
         self._heard: set[str] = set()
         self.is_heard = True
@@ -153,10 +153,11 @@ class Sync:
             await self._lane.submit(self._recorder.list_started(sync_id))
             self._id = sync_id
 
-    def expect(self, objects: int | None) -> None:
+    def expect(self, part: str, objects: int | None) -> None:
         """A part has so many objects; None where the server does not say."""
-        self._total = None if objects is None or self._total is None else self._total + objects
-        self._status.total = self._total
+        self._expected[part] = objects
+        known = [each for each in self._expected.values() if each is not None]
+        self._status.total = sum(known) if len(known) == len(self._expected) else None
 
     async def end(self, part: str, version: Version) -> None:
         """A part is listed to its end."""

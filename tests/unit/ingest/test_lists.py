@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from levelog_base.wire.objects import Version
+from levelog_base.wire.objects import GroupResource, Version
 from levelog_base.wire.records import LoggedRecord, ObjectUnreadable, SyncFinished
 from levelog_ingest.resume import ResumeAt
-from levelog_ingest.status import DIFFERENCE, Backoff
+from levelog_ingest.status import DIFFERENCE, Backoff, ResourceStatus, WatchedResource
 from levelog_ingest.sync import Sync
 from levelog_kube.requestfailures import ApiError, NoAnswer
 from rigs.ingesting import state_of
@@ -119,3 +119,11 @@ def test_a_list_is_old_after_its_age_and_if_a_clock_that_was_ahead_says_when_it_
     assume(min(abs(ago - age), abs(ago + DIFFERENCE)) > timedelta(seconds=30))
     assert sync.is_older_than(age) is (ago > age or ago < -DIFFERENCE)
     assert not sync.is_older_than(timedelta(0))
+
+
+def test_the_objects_of_a_part_count_once_however_often_it_is_begun() -> None:
+    status = ResourceStatus(watched=WatchedResource(resource=GroupResource("", "pods"), version="v1"))
+    sync = Sync(cast("Any", None), cast("Any", None), status)
+    for part, objects, total in (("a", 3, 3), ("a", 3, 3), ("b", 2, 5), ("a", 4, 6), ("b", None, None), ("a", 3, None)):
+        sync.expect(part, objects)
+        assert status.total == total
