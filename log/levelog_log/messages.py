@@ -4,23 +4,21 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from hashlib import sha256
 from itertools import count
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from levelog_base.errors import RecordError
 from levelog_base.wire.envelope import decode, encode
 from levelog_base.wire.objects import Application, Cluster, Partition, Sequence
 from levelog_base.wire.records import (
-    MEMBER,
+    AboutResource,
     BookmarkNoted,
     ContactLost,
+    ControlRecord,
     GapNoted,
     HistoryReverted,
-    LeftOut,
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
@@ -31,6 +29,7 @@ from levelog_base.wire.records import (
     SyncStarted,
     TargetObserved,
     Unreadable,
+    only_metadata,
 )
 from levelog_base.wire.subjects import (
     Control,
@@ -44,9 +43,6 @@ from levelog_log.transport.wire import Message, header_lines
 
 log = logging.getLogger(__name__)
 
-AboutResource: TypeAlias = (
-    SyncStarted | SyncFinished | GapNoted | HistoryReverted | BookmarkNoted | ContactLost | ObjectUnreadable
-)
 _CONTROL: Final[Mapping[type[AboutResource], Control]] = {
     SyncStarted: Control.SYNC,
     SyncFinished: Control.SYNC,
@@ -60,9 +56,6 @@ _CONTROL: Final[Mapping[type[AboutResource], Control]] = {
 
 MOST_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
 """The largest message that NATS can be set to take."""
-_TIMES: Final = ("creationTimestamp", "deletionTimestamp")
-_IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion", "generation", *_TIMES)
-_BELONGINGS: Final = ("ownerReferences", "finalizers", "labels", "annotations")
 _FIRST: Final = Partition(0)
 _FRAME_BYTES: Final = 256  # more than the headers take that a batch adds
 
@@ -88,11 +81,7 @@ class MessageWriter:
         self._prefix = secrets.token_hex(8)
         self._numbers = count(1)
 
-    def message(
-        self,
-        record: ObjectSeen | ObjectDeleted | ReceiptNoted | TargetObserved | AboutResource,
-        partition: Partition = _FIRST,
-    ) -> Message:
+    def message(self, record: ObjectSeen | ObjectDeleted | ControlRecord, partition: Partition = _FIRST) -> Message:
         """The message of a record, in the partition of its object; `partition` is that of one about a resource."""
         match record:
             case ObjectSeen() | ObjectDeleted():
@@ -162,19 +151,3 @@ def record_id(headers: Mapping[str, str]) -> str:
 def timestamp_nanoseconds(text: str) -> int:
     """Nanoseconds since the epoch of a time as JetStream writes it."""
     return int(datetime.fromisoformat(text).timestamp() * 1e9)
-
-
-def only_metadata(body: bytes, reason: str, *, is_least: bool = False) -> bytes:
-    """The recorded form of an object that is too large: identity, owners, and why the rest is missing.
-
-    `is_least` keeps only the identity, if even the metadata are too large.
-    """
-    given: dict[str, Any] = msgspec.json.decode(body)
-    kept = _IDENTITY if is_least else (*_IDENTITY, *_BELONGINGS)
-    return msgspec.json.encode(
-        {
-            MEMBER: LeftOut(reason=reason, bytes=len(body), sha256=sha256(body).hexdigest()),
-            **{name: given[name] for name in ("apiVersion", "kind") if name in given},
-            "metadata": {name: given["metadata"][name] for name in kept if name in given["metadata"]},
-        }
-    )

@@ -12,12 +12,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.operator import Operator
 from levelog_actuator import Actuator
 from levelog_base.wire.objects import Application, Cluster, GroupResource, Partition
-from levelog_base.wire.records import ObjectDeleted, ObjectSeen, ReceiptNoted
+from levelog_base.wire.records import AboutResource, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_base.wire.subjects import partition_subjects
 from levelog_cli.loading import load_operators
 from levelog_kube.client import KubeClient
 from levelog_log.appender import Appender
-from levelog_log.messages import AboutResource, MessageWriter
+from levelog_log.messages import MessageWriter
 from levelog_log.notifications import Notifier
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream

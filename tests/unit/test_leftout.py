@@ -11,7 +11,7 @@ from levelog.handlers.children import ChildIndex, ChildrenView
 from levelog.resources import Metadata
 from levelog_base.errors import ObjectTooLarge
 from levelog_base.secrets.redaction import Redactor
-from levelog_log.messages import only_metadata
+from levelog_base.wire.records import only_metadata
 from levelog_processors.fold.entries import index_entries
 from levelog_processors.guard import parent_inputs
 from levelog_processors.program import Program

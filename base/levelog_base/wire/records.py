@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
+from hashlib import sha256
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -236,31 +237,11 @@ class Unreadable(Struct, frozen=True, kw_only=True):
     time: datetime
 
 
-Record: TypeAlias = (
-    ObjectSeen
-    | ObjectDeleted
-    | SyncStarted
-    | SyncFinished
-    | GapNoted
-    | HistoryReverted
-    | BookmarkNoted
-    | ContactLost
-    | ReceiptNoted
-    | TargetObserved
-    | ObjectUnreadable
-    | Unreadable
+AboutResource: TypeAlias = (
+    SyncStarted | SyncFinished | GapNoted | HistoryReverted | BookmarkNoted | ContactLost | ObjectUnreadable
 )
-ControlRecord: TypeAlias = (
-    SyncStarted
-    | SyncFinished
-    | GapNoted
-    | HistoryReverted
-    | BookmarkNoted
-    | ContactLost
-    | ReceiptNoted
-    | TargetObserved
-    | ObjectUnreadable
-)
+ControlRecord: TypeAlias = AboutResource | ReceiptNoted | TargetObserved
+Record: TypeAlias = ObjectSeen | ObjectDeleted | ControlRecord | Unreadable
 
 
 class LoggedRecord(Struct, frozen=True, kw_only=True):
@@ -272,19 +253,38 @@ class LoggedRecord(Struct, frozen=True, kw_only=True):
     record: Record
 
 
-MEMBER: Final = "levelog/left-out"
-"""First member of such a body; what the API server sends begins with apiVersion or kind."""
-_BEGINNING: Final = msgspec.json.encode({MEMBER: 0})[:-2]
+_LEFT_OUT: Final = "levelog/left-out"
+"""First member of a body that lacks the rest; what the API server sends begins with apiVersion or kind."""
+_BEGINNING: Final = msgspec.json.encode({_LEFT_OUT: 0})[:-2]
+_TIMES: Final = ("creationTimestamp", "deletionTimestamp")
+_IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion", "generation", *_TIMES)
+_BELONGINGS: Final = ("ownerReferences", "finalizers", "labels", "annotations")
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
-    """What is known of the rest."""
+    """What is known of the rest of an object that is too large."""
 
     reason: str
     bytes: int
     """Size of the object as it would be recorded."""
     sha256: str
     """Digest of the object as it would be recorded, so that a change of it can be seen."""
+
+
+def only_metadata(body: bytes, reason: str, *, is_least: bool = False) -> bytes:
+    """The recorded form of an object that is too large: identity, owners, and why the rest is missing.
+
+    `is_least` keeps only the identity, if even the metadata are too large.
+    """
+    given: dict[str, Any] = msgspec.json.decode(body)
+    kept = _IDENTITY if is_least else (*_IDENTITY, *_BELONGINGS)
+    return msgspec.json.encode(
+        {
+            _LEFT_OUT: LeftOut(reason=reason, bytes=len(body), sha256=sha256(body).hexdigest()),
+            **{name: given[name] for name in ("apiVersion", "kind") if name in given},
+            "metadata": {name: given["metadata"][name] for name in kept if name in given["metadata"]},
+        }
+    )
 
 
 def refuse_left_out(body: bytes) -> None:
@@ -295,9 +295,9 @@ def refuse_left_out(body: bytes) -> None:
 
 def refuse_remains(found: Mapping[str, Any]) -> None:
     """Raises ObjectTooLarge as `refuse_left_out` does, of a decoded body."""
-    if MEMBER not in found:
+    if _LEFT_OUT not in found:
         return
-    left_out, metadata = msgspec.convert(found[MEMBER], LeftOut), found["metadata"]
+    left_out, metadata = msgspec.convert(found[_LEFT_OUT], LeftOut), found["metadata"]
     name = "/".join(part for part in (metadata.get("namespace"), metadata.get("name")) if part)
     raise ObjectTooLarge(
         f"{name} has {left_out.bytes} bytes, which is more than the log takes; only its metadata are recorded "

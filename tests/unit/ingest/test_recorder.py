@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from levelog_base.errors import ObjectTooLarge, RecordError
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Cluster, GroupResource
-from levelog_base.wire.records import refuse_left_out
+from levelog_base.wire.records import only_metadata, refuse_left_out
 from levelog_ingest.recorder import LAST_APPLIED, Recorder, trim
 from levelog_ingest.status import ResourceStatus, WatchedResource
-from levelog_log.messages import MessageWriter, only_metadata
+from levelog_log.messages import MessageWriter
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
