@@ -16,6 +16,7 @@ from levelog_base.wire.records import (
     ObjectSeen,
     SyncFinished,
     SyncStarted,
+    follows,
 )
 from levelog_base.wire.subjects import Control, control_subjects, resource_subjects
 from levelog_log.reader import FIRST, read_up_to_now
@@ -59,13 +60,12 @@ class KnownRecords:
         self.reach(record.version)
         known = self.records.get(record.key)
         newest = known.version if known else self._deleted.get(record.key, Version(-1))
-        if record.version < newest:
+        if not follows(record, record.uid, newest, is_gone=known is None):
             return
         if isinstance(record, ObjectDeleted):
             self.drop(record.key)
             self._deleted[record.key] = record.version
-        elif record.version > newest or known is None:
-            self._deleted.pop(record.key, None)
+        else:
             self.put(record.key, record.body, record.version)
 
     def reach(self, version: Version) -> None:

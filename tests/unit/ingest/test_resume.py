@@ -19,6 +19,7 @@ from levelog_base.wire.records import (
     SyncStarted,
 )
 from levelog_ingest.resume import Decision, ListFirst, ResumeAt, decide
+from levelog_ingest.sources.known import KnownRecords
 from rigs.webs import NOON, WEBS, web
 
 
@@ -33,6 +34,13 @@ def finished(version: int, *namespaces: str) -> SyncFinished:
 def seen(version: int, origin: Origin = "watch") -> ObjectSeen:
     found = web("w", version)
     return ObjectSeen(key=found.key, uid=found.uid, version=Version(version), origin=origin, time=NOON, body=found.body)
+
+
+def deleted(version: int) -> ObjectDeleted:
+    last = seen(version)
+    return ObjectDeleted(
+        key=last.key, uid=last.uid, version=last.version, origin="watch", time=last.time, body=last.body
+    )
 
 
 def bookmark(version: int) -> BookmarkNoted:
@@ -97,9 +105,7 @@ def test_the_highest_version_after_the_list_counts() -> None:
 
 
 def test_a_deletion_counts_as_any_other_record_of_a_watch() -> None:
-    gone = seen(60)
-    deleted = ObjectDeleted(key=gone.key, uid=gone.uid, version=Version(61), origin="watch", time=NOON, body=gone.body)
-    assert resumed(sync=at(9, finished(50)), seen=at(10, deleted)) == 61
+    assert resumed(sync=at(9, finished(50)), seen=at(10, deleted(61))) == 61
 
 
 def test_what_came_before_the_end_of_the_list_does_not_count() -> None:
@@ -155,3 +161,13 @@ def test_what_an_older_process_recorded_after_the_list_is_no_place_to_go_on(said
 def test_an_older_version_of_the_api_than_is_recorded_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=f"is recorded in version {NEW}, this process"):
         decided(sync=at(9, of(NEW, finished(50))), api_version=OLD)
+
+
+def test_invariant_2_a_source_is_taken_up_as_processors_fold_it() -> None:
+    known = KnownRecords()
+    records: tuple[Record, ...] = (seen(4), deleted(5), seen(5), seen(3))
+    for number, record in enumerate(records, 1):
+        known.fold(at(number, record))
+    assert not known.records
+    known.fold(at(5, seen(6)))
+    assert [each.version for each in known.records.values()] == [6]
