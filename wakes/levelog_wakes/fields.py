@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from levelog_base.wire.projection import path_to
+
 ABSENT: Final = "\0absent"
 """Stands for no value; no field has it."""
 CREATED: Final = "the creation"
@@ -61,16 +63,10 @@ def _parts(path: str, value: Any) -> Mapping[str, Any] | None:
         return {}
     if isinstance(value, dict):
         left_out = _OWN if path == "metadata" else () if path else ("apiVersion", "kind")
-        return {_step(path, key): part for key, part in value.items() if key not in left_out}
+        return {path_to(path, key): part for key, part in value.items() if key not in left_out}
     if isinstance(value, list) and all(isinstance(item, dict) and isinstance(item.get("type"), str) for item in value):
         return {f"{path}[{item['type']}]": item for item in value}
     return None
-
-
-def _step(path: str, key: str) -> str:
-    if not path:
-        return key
-    return f"{path}.{key}" if key.replace("-", "").replace("_", "").isalnum() else f'{path}["{key}"]'
 
 
 def names_in(value: Any, most: int = 64) -> set[str]:

@@ -62,7 +62,7 @@ def project(wanted: Mapping[str, Any], actual: Mapping[str, Any], last: Applied 
     It equals `wanted` if and only if nothing has to be applied. `wanted` comes from `fields_of`.
     """
     changes = last.changes if last else {}
-    shown = _shown(wanted, actual, changes, "")
+    shown = _as_wanted(wanted, actual, changes, "")
     return _with_leftover(shown, wanted, last.fields, actual) if last else shown  # type: ignore[no-any-return]
 
 
@@ -115,14 +115,16 @@ def _outline(value: Any) -> Any:
     return None
 
 
-def _shown(wanted: Any, actual: Any, changes: Mapping[str, str], path: str) -> Any:
+def _as_wanted(wanted: Any, actual: Any, changes: Mapping[str, str], path: str) -> Any:
     if path in changes and changes[path] == _change(wanted, actual):
         return wanted
     if isinstance(wanted, dict) and isinstance(actual, dict):
-        parts = ((name, _shown(wanted[name], actual.get(name, ABSENT), changes, _at(path, name))) for name in wanted)
+        parts = (
+            (name, _as_wanted(wanted[name], actual.get(name, ABSENT), changes, path_to(path, name))) for name in wanted
+        )
         return {name: part for name, part in parts if part is not ABSENT}
     if isinstance(wanted, list) and isinstance(actual, list) and (pairs := _pairs(wanted, actual)):
-        parts_of_list = (_shown(want, got, changes, f"{path}[{label}]") for label, want, got in pairs)
+        parts_of_list = (_as_wanted(want, got, changes, f"{path}[{label}]") for label, want, got in pairs)
         return [part for part in parts_of_list if part is not ABSENT]
     return actual
 
@@ -133,7 +135,7 @@ def _with_leftover(shown: Any, wanted: Any, outline: Any, actual: Any) -> Any:
         added = dict(shown)
         for name in outline.keys() & actual.keys():
             if name not in wanted:
-                added[name] = _shown(outline[name], actual[name], {}, "")
+                added[name] = _as_wanted(outline[name], actual[name], {}, "")
             elif name in shown:
                 added[name] = _with_leftover(shown[name], wanted[name], outline[name], actual[name])
         return added
@@ -145,7 +147,7 @@ def _with_leftover(shown: Any, wanted: Any, outline: Any, actual: Any) -> Any:
                 _with_leftover(item, named[name], outlined.get(name), held.get(name)) for name, item in seen.items()
             ]
             gone = [name for name in outlined if name not in named and name in held]
-            return kept + [_shown(outlined[name], held[name], {}, "") for name in gone]
+            return kept + [_as_wanted(outlined[name], held[name], {}, "") for name in gone]
         if len(shown) == len(wanted) == len(outline) == len(actual):
             return list(map(_with_leftover, shown, wanted, outline, actual))
     return shown
@@ -155,7 +157,7 @@ def _differences(wanted: Any, actual: Any, path: str) -> Iterator[tuple[str, Any
     """Path, wanted and actual value wherever what is wanted is not there."""
     if isinstance(wanted, dict) and isinstance(actual, dict):
         for name, value in wanted.items():
-            yield from _differences(value, actual.get(name, ABSENT), _at(path, name))
+            yield from _differences(value, actual.get(name, ABSENT), path_to(path, name))
     elif isinstance(wanted, list) and isinstance(actual, list) and (pairs := _pairs(wanted, actual)):
         for label, want, got in pairs:
             yield from _differences(want, got, f"{path}[{label}]")
@@ -188,7 +190,8 @@ def _change(wanted: Any, actual: Any) -> str:
     return digest(canonical(wanted), b"" if actual is ABSENT else canonical(actual))
 
 
-def _at(path: str, name: str) -> str:
+def path_to(above: str, name: str) -> str:
+    """The path of a field below another: `spec.image`, `metadata.labels["example.com/a"]`."""
     if name.replace("-", "").replace("_", "").isalnum():
-        return f"{path}.{name}" if path else name
-    return f'{path}["{name}"]'
+        return f"{above}.{name}" if above else name
+    return f'{above}["{name}"]'
