@@ -65,18 +65,20 @@ async def find_resume_point(stream: LogStream, watched: WatchedResource) -> Deci
 
 
 async def holds_list(stream: LogStream, resource: GroupResource) -> bool:
-    """Tell whether the log holds all of the last list of a resource: its beginning goes before its objects do.
+    """Tell whether the log holds all of a list: its beginning, which goes before its objects, and its end.
 
     Raises Unavailable.
     """
-    subject = control_subject(stream.cluster, Partition(0), Control.SYNC, resource)
-    first, last = await stream.first_record(subject), await stream.last_record(subject)
-    if first is None or last is None:
-        return False
-    ended = first.record
-    return not isinstance(ended, SyncFinished) or (
-        isinstance(last.record, SyncStarted | SyncFinished) and last.record.sync_id != ended.sync_id
-    )
+    begun = set[str]()
+    async for logged in stream.records_of(control_subject(stream.cluster, Partition(0), Control.SYNC, resource)):
+        match logged.record:
+            case SyncStarted(sync_id=sync_id):
+                begun.add(sync_id)
+            case SyncFinished(sync_id=sync_id) if sync_id in begun:
+                return True
+            case _:
+                pass
+    return False
 
 
 def decide(

@@ -140,10 +140,6 @@ class LogStream:
         """The last record of a subject, which may hold wildcards; None if there is none. Raises Unavailable."""
         return await self._fetch(MessageRequest(last_by_subj=subject))
 
-    async def first_record(self, subject: str) -> LoggedRecord | None:
-        """The first record of a subject that the log has; None if there is none. Raises Unavailable."""
-        return await self._fetch(MessageRequest(seq=1, next_by_subj=subject))
-
     async def record_at(self, sequence: Sequence) -> LoggedRecord | None:
         """The record at a position; None if it has expired or was never written. Raises Unavailable."""
         return await self._fetch(MessageRequest(seq=sequence)) if sequence > 0 else None

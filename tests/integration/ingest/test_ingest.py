@@ -23,6 +23,7 @@ from levelog_base.wire.records import (
 from levelog_ingest import ingest as ingest_
 from levelog_ingest import watcher
 from levelog_ingest.ingest import Ingest
+from levelog_ingest.resume import holds_list
 from levelog_ingest.status import FIRST, Backoff, ResourceStatus, WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import Absent, absence_of, resolve
@@ -49,6 +50,7 @@ from rigs.logs import (
     delete_stream,
     expire,
     limit_bytes,
+    new_log,
     read_all,
     web_message,
     writer_for,
@@ -56,6 +58,7 @@ from rigs.logs import (
 from rigs.nats import NatsServer
 from rigs.routes import WATCHES, Route, route_of
 from rigs.waiting import until
+from rigs.webs import NOON
 
 SECRETS = WatchedResource(resource=GroupResource(group="", resource="secrets"), version="v1")
 GIZMOS = WatchedResource(resource=GroupResource(group="example.com", resource="gizmos"), version="v1")
@@ -241,6 +244,17 @@ async def test_invariant_13_a_list_that_the_log_has_lost_is_made_again_without_a
             after = await until_recorded(world.stream, is_whole)
     assert gaps(after) == []
     assert "the log does not hold the last list of configmaps any more" in caplog.text
+
+
+async def test_of_lists_side_by_side_the_log_holds_one_whose_beginning_it_has(nats_server: NatsServer) -> None:
+    configmaps = CONFIG_MAPS.resource
+    async with new_log(nats_server) as stream:
+        for sync_id, is_end, holds in (("b", True, False), ("a", True, False), ("c", False, False), ("c", True, True)):
+            record: SyncStarted | SyncFinished = SyncStarted(resource=configmaps, sync_id=sync_id, time=NOON)
+            if is_end:
+                record = SyncFinished(resource=configmaps, sync_id=sync_id, version=Version(1), time=NOON)
+            await BatchPublisher(stream).publish(writer_for(stream).to_all_partitions(record))
+            assert await holds_list(stream, configmaps) is holds
 
 
 async def push_out(stream: LogStream) -> None:
