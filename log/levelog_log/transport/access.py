@@ -97,15 +97,20 @@ class NatsAccess(Struct, frozen=True, kw_only=True):
 
     def check(self, servers: Servers) -> None:
         """Raise ConfigurationError if a file cannot be used, or two say different things."""
-        ways = [flag for flag, is_given in self._ways(servers) if is_given]
-        if len(ways) > 1:
-            raise ConfigurationError(f"there are several ways to sign in to NATS, {' and '.join(ways)}: give one")
+        ways = {
+            "--nats-credentials": self.credentials_file is not None,
+            "--nats-nkey-file": self.nkey_file is not None,
+            "user or token in --nats-url": servers.has_secret,
+        }
+        given = [way for way, is_given in ways.items() if is_given]
+        if len(given) > 1:
+            raise ConfigurationError(f"there are several ways to sign in to NATS, {' and '.join(given)}: give one")
         if (self.cert_file is None) != (self.key_file is None):
             raise ConfigurationError("a certificate for NATS has a key: give --nats-cert-file and --nats-key-file")
         try:
             self.sign(b"")
         except nats.errors.Error as error:
-            raise ConfigurationError(_text(error)) from error
+            raise ConfigurationError(str(error).removeprefix("nats: ")) from error
 
     @property
     def requires_tls(self) -> bool:
@@ -159,13 +164,6 @@ class NatsAccess(Struct, frozen=True, kw_only=True):
     def _jwt(self) -> bytes:
         return self.sign(b"")[0].encode()
 
-    def _ways(self, servers: Servers) -> list[tuple[str, bool]]:
-        return [
-            ("--nats-credentials", self.credentials_file is not None),
-            ("--nats-nkey-file", self.nkey_file is not None),
-            ("user or token in --nats-url", servers.has_secret),
-        ]
-
 
 def explain_tls(error: ssl.SSLError) -> str:
     """Why TLS failed, without numbers of OpenSSL's sources, and what may mend it."""
@@ -194,7 +192,3 @@ def _tls(files: Path | str, flags: str, load: Callable[[], None]) -> None:
         raise ConfigurationError(f"{files} ({flags}) cannot be used for TLS: {why}") from error
     except OSError as error:
         raise ConfigurationError(f"{files} ({flags}) cannot be read: {error.strerror}") from error
-
-
-def _text(error: Exception) -> str:
-    return str(error).removeprefix("nats: ")
