@@ -275,9 +275,8 @@ class Feed:
 
     async def _record(self, body: bytes, *, origin: Origin, is_deleted: bool = False, kind: str = "") -> Version | None:
         version, message = self._recorder.object_message(body, origin=origin, is_deleted=is_deleted, kind=kind)
-        self._upstream.seen = max(
-            self._upstream.seen, version or Version(0)
-        )  # a list that breaks off has been seen, too
+        # a list that breaks off has been seen, too
+        self._upstream.seen = max(self._upstream.seen, version or Version(0))
         await self._lane.submit((message,))
         return version
 

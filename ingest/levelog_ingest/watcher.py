@@ -176,10 +176,7 @@ class Watcher:
         resume = await find_resume_point(self._stream, self._watched)
         lane = Lane(self._appender)
         # The lane may fail while the API server has nothing to say: then too, what was lost has to be found out.
-        await _first_of([self.read_on(served, lane, resume), lane.until_failed(), self._until_rescoped()])
-
-    async def _until_rescoped(self) -> None:
-        await self._rescoped.wait()
+        await _first_of([self.read_on(served, lane, resume), lane.until_failed(), self._rescoped.wait()])
 
     async def read_on(self, served: Served, lane: Lane, resume: Decision) -> None:
         """Read all parts for ever, until the resource is no longer served. Raises what the log refuses."""

@@ -29,13 +29,8 @@ AGAIN: Final = timedelta(seconds=2)
 """How long several servers may take to acknowledge a batch before it is sent again; they take tens of milliseconds."""
 _NEVER: Final = 2**63 - 1  # a sequence
 SLOW_SECONDS: Final = 3.0  # a batch takes some tens of milliseconds
-_FULL: Final = (
-    10002,
-    10023,
-    10028,
-    10047,
-    10077,
-)  # limits of the account, the server, its memory, its disk, the stream
+_FULL: Final = (10002, 10023, 10028, 10047, 10077)
+"""Error codes: the limits of the account, the server, its memory, its disk, the stream."""
 
 
 class LogFull(Unavailable):

@@ -345,9 +345,8 @@ class Reader:
             self._restart(f"record {sequence} came after {before}")
             return
         partition = partition_in(message.subject)
-        if (
-            partition is None or partition >= self.stream.partitions
-        ):  # nobody's: who reads some partitions never gets it
+        if partition is None or partition >= self.stream.partitions:
+            # nobody's: who reads some partitions never gets it
             log.error("record %d has a subject that is not levelog's and is skipped: %s", sequence, message.subject)
         else:
             record = logged_record(message.subject, partition, sequence, int(tokens[7]), headers, message.data)

@@ -104,15 +104,14 @@ class LogStream:
         group = (await self._answer()).cluster
         return group if group is not None and group.name else None
 
-    async def verify(self) -> StreamState:
-        """Check that the settings are those that levelog needs, and return the state. Raises ConfigurationError too."""
+    async def verify(self) -> None:
+        """Check that the settings are those that levelog needs; raises as `state` does, and ConfigurationError."""
         answer = await self._answer()
         differences = _differences(answer.config, self.cluster)
         if (partitions := answer.config.metadata.get(_PARTITIONS)) != str(self.partitions):
             differences.append(f"{partitions} partitions, and {self.partitions} before")
         _refuse(self.connection, self.cluster, differences)
         self.max_age = _age(answer.config)
-        return answer.state
 
     async def _answer(self) -> StreamAnswer:
         answer = await _info(self.connection, self.name)
@@ -171,11 +170,10 @@ class LogStream:
             return None
         if answer.error is not None and answer.error.err_code == NO_STREAM:
             raise self._gone()
-        if answer.error is not None or answer.message is None:
-            raise (
-                refusal(f"JetStream {subject}", answer.error) if answer.error else Unavailable(f"{subject}: no message")
-            )
-        message = answer.message
+        if answer.error is not None:
+            raise refusal(f"JetStream {subject}", answer.error)
+        if (message := answer.message) is None:
+            raise Unavailable(f"{subject}: no message")
         return logged_record(
             message.subject,
             partition_in(message.subject) or Partition(0),
