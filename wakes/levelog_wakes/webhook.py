@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
+from yarl import URL
 
 from levelog_base.errors import cannot_listen
 from levelog_wakes.answer import WakesFound, answer
@@ -32,7 +33,8 @@ async def hear(host: str, port: int, client: str = "", *, on_listening: Callable
     try:
         site = web.TCPSite(runner, host or None, port)
         await site.start()
-        on_listening("http://{}:{}/".format(*runner.addresses[0][:2]))
+        address, heard_at, *_ = runner.addresses[0]
+        on_listening(str(URL.build(scheme="http", host=address, port=heard_at, path="/")))
         await asyncio.Event().wait()
     except OSError as error:
         raise cannot_listen("the webhook", f"{host}:{port}", error) from error
