@@ -154,10 +154,10 @@ def test_invariant_20_what_undoes_what_came_before_does_so_within_a_batch(
     records: Sequence[Any], remembered: Collection[str]
 ) -> None:
     told = logged(records, partitions=PARTITIONS, partition=partition_of(web("shop", 1).key, PARTITIONS))
-    for end in range(1, len(told) + 1):
-        one, other = state(), state()
-        for each in told[:end]:
-            fold(one, [each])
+    one = state()
+    for end, each in enumerate(told, 1):
+        other = state()
+        fold(one, [each])
         fold(other, told[:end])
         assert {**shown(one), "asked": ()} == {**shown(other), "asked": ()}, records[end - 1]
     assert {key for index, key in one.buckets.by_key if index == "webs/page"} == {f'"{uid}"' for uid in remembered}

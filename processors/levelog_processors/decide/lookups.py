@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from levelog.calls.faults import HandlerFault
 from levelog.handlers.children import ChildrenView
-from levelog.handlers.indexers import ObjectIndex, object_key
+from levelog.handlers.indexers import object_key
 from levelog.indices import Index, Objects
 from levelog.levels import Levels, LevelStatus
 from levelog.resources import ResourceBase
@@ -72,7 +72,7 @@ class ObjectLookups(Objects):
         found = self._bucket(index, canonical_key(object_key(resource, place, name)))
         if not found:
             return None
-        source = cast("ObjectIndex", self._view.handler.objects[resource])
+        source = self._view.handler.objects[resource]
         try:
             return cast("R", source.read(found[0]))
         except ValueError as error:

@@ -65,7 +65,7 @@ class Latest(Struct):
 
     def story(self) -> "list[Latest]":
         """The records of the batch that changed the object, oldest first."""
-        story = [self]
+        story: list[Latest] = [self]
         while (before := story[-1].before) is not None:
             story.append(before)
         return story[::-1]

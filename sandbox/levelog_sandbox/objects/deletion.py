@@ -184,7 +184,6 @@ def _grace(resource: ServedResource, live: Stored, options: DeleteOptions) -> in
         return 0
     if live.body.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
         return 0
-    grace: int | None = options.grace_seconds
-    if grace is None:
-        grace = live.body["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
+    own: int = live.body["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
+    grace = own if options.grace_seconds is None else options.grace_seconds
     return grace if grace >= 0 else 1
