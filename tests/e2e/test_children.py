@@ -133,7 +133,7 @@ async def test_a_policy_that_mutates_a_child_costs_no_second_write(
         status, made = await api.request("POST", f"{CONFIG_MAPS}?dryRun=All", probe)
         return status == 201 and made["data"] == {"greeting": "HELLO"}
 
-    await until(mutates, "a policy that is in force", seconds=60)
+    await until(mutates, "a policy that is in force")
     async with running(private_control_plane, tmp_path) as stack:
         await stack.api.apply(SHOPS, shop())
         await stack.levelog.in_sync(3)

@@ -42,7 +42,7 @@ async def test_ready_and_stalled_say_what_a_shop_is_and_of_which_generation(
             is_told = condition in held and held[condition]["observedGeneration"] == generation
             return is_told and held[condition]["status"] == "True"
 
-        await until(is_true, f"{condition} of corner", seconds=60)
+        await until(is_true, f"{condition} of corner")
 
     async def failures_of(name: str) -> list[dict[str, Any]]:
         """Events about a shop, once there are some."""
@@ -53,7 +53,7 @@ async def test_ready_and_stalled_say_what_a_shop_is_and_of_which_generation(
             events[:] = [e for e in every if e["regarding"].get("name") == name and e["reason"] == "Failed"]
             return bool(events)
 
-        await until(are_there, f"Events about {name}", seconds=60)
+        await until(are_there, f"Events about {name}")
         return events
 
     running = levelog.start("run", "shops.py")

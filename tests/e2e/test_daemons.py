@@ -137,7 +137,7 @@ async def test_a_daemon_goes_on_with_its_state_after_a_kill_and_in_newer_code_an
             shown = {each["parent"].rpartition("/")[2]: each["status"] for each in await levelog.levels()}
             return shown == {"second": "settling", "third": "in_sync", "odd": "failed"}
 
-        await until(are_shown, "levels of the daemons", seconds=60)
+        await until(are_shown, "levels of the daemons")
         running.stop()
         assert followed.of("ends", "second")[-1][1] == "shutdown"
         ended = max(steps for _, steps in followed.of("step", "second"))

@@ -96,7 +96,7 @@ class Followed:
         return [each for each in found if each[: len(begin)] == list(begin)]
 
     async def tells(self, *begin: object, count: int = 1) -> list[list[Any]]:
-        await until(lambda: len(self.told(*begin)) >= count, f"{count} times {begin}", seconds=60)
+        await until(lambda: len(self.told(*begin)) >= count, f"{count} times {begin}")
         return self.told(*begin)
 
 

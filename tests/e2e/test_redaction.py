@@ -70,7 +70,7 @@ async def _deny(cluster: ControlPlane, values: dict[str, str]) -> None:
         status, answer = await api.request("POST", f"{CORE}/pods?dryRun=All", pod("denied", values["DENIED_VARIABLE"]))
         return status == 422 and values["DENIED_VARIABLE"] in answer["message"]
 
-    await until(denies, "a policy that is in force", seconds=60)
+    await until(denies, "a policy that is in force")
 
 
 def new(folder: Path) -> Path:

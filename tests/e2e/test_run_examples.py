@@ -197,7 +197,7 @@ async def test_a_kopf_file_keeps_databases_with_a_client_of_its_own(
         return {each["metadata"]["name"] for each in found["items"]} - {"kube-root-ca.crt"}
 
     async def are(*expected: str) -> None:
-        await until(names, f"the ConfigMaps {expected}", accept=lambda found: found == set(expected), seconds=60)
+        await until(names, f"the ConfigMaps {expected}", accept=lambda found: found == set(expected))
 
     async def change(change: dict[str, Any]) -> None:
         await api.patch(f"{databases}/orders", change)
@@ -224,7 +224,7 @@ async def test_a_kopf_file_keeps_databases_with_a_client_of_its_own(
         await change({"metadata": {"annotations": {"example.com/keep": "ann"}}})
         await api.request("DELETE", f"{databases}/orders")
         query = "select count(*) from levels where reason like '%ann wants it kept%'"
-        await until(lambda: levelog.rows(query) == [(1,)], "a call that waits to be tried again", seconds=60)
+        await until(lambda: levelog.rows(query) == [(1,)], "a call that waits to be tried again")
         await change({"metadata": {"annotations": {"example.com/keep": None}}})
         await api.lacks(f"{databases}/orders")
         assert "orders-last" in await names()

@@ -145,7 +145,7 @@ class Company:
                 wanted |= {("billing/note", name): "in_sync" for name in statuses}
                 return is_recorded and found.items() >= wanted.items()
 
-        await until(is_there, f"levels {statuses}", seconds=30)
+        await until(is_there, f"levels {statuses}")
 
     async def forget_records(self) -> None:
         """Let all records of the log expire but the newest, those of effects long after they were recorded last."""

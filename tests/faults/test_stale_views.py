@@ -190,7 +190,7 @@ async def test_an_operator_that_sees_late_or_dies_between_steps_writes_nothing_w
             await view.api.create(story.collection, story.stranger)
             stranger = await view.uid_of_child()
             await view.edit(story.without_child)
-            await until(lambda: refused(view), "a deletion that is refused", seconds=60)
+            await until(lambda: refused(view), "a deletion that is refused")
             view.kill()
             view.start()
         await view.in_sync()
@@ -214,7 +214,7 @@ async def test_an_operator_that_sees_late_or_dies_between_steps_writes_nothing_w
             await view.edit(story.turned)
             await strike.until_applied(seconds=60)
             view.start()
-            await until(lambda: watched(view, story), "watches that show nothing", seconds=60)
+            await until(lambda: watched(view, story), "watches that show nothing")
         await view.until_written(story.writes)
 
 

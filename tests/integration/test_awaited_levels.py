@@ -216,7 +216,7 @@ class Told:
         async def is_told() -> bool:
             return self.statuses.get(name, [])[-len(wanted) :] == [*wanted]
 
-        await until(is_told, f"that {name} was {wanted}, of {self.statuses}", seconds=60)
+        await until(is_told, f"that {name} was {wanted}, of {self.statuses}")
 
 
 @asynccontextmanager

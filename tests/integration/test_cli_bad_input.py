@@ -199,7 +199,7 @@ async def test_a_resource_that_the_cluster_does_not_have_is_waited_for(sandbox: 
         async def is_told() -> bool:
             return missing in (await levelog.ends("levels")).stdout
 
-        await until(is_told, "the resource that there are no levels of", seconds=30)
+        await until(is_told, "the resource that there are no levels of")
         await define_webs(sandbox)
         await running.says("listed 0 objects", "webs.example.com")
 
@@ -207,7 +207,7 @@ async def test_a_resource_that_the_cluster_does_not_have_is_waited_for(sandbox: 
             said = (await levelog.ends("levels")).stdout
             return "no levels" in said and "not listed" not in said
 
-        await until(is_listed, "the list in the tables", seconds=30)
+        await until(is_listed, "the list in the tables")
 
 
 async def test_a_plural_that_is_not_served_is_told_with_what_is_and_waited_for(
@@ -262,7 +262,7 @@ async def test_what_keeps_failing_is_tried_at_the_pace_that_is_given(sandbox: Sa
         return bool(call["attempts"] >= 8 and seen["count"] >= 8)
 
     with levelog.start("run", "failing.py", "--max-backoff", "1") as running:
-        await until(are_tried, "eight tries of a view and of an effect", seconds=60)
+        await until(are_tried, "eight tries of a view and of an effect")
         assert await running.stops() == 0
 
 

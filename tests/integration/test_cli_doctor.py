@@ -273,6 +273,6 @@ async def test_servers_of_nats_that_keep_the_log_and_those_that_are_away_are_nam
                 group = await stream.group()
                 return group is not None and any(peer.active > 6e9 for peer in group.replicas)
 
-            await until(is_missed, "a leader that misses a follower", seconds=60)
+            await until(is_missed, "a leader that misses a follower")
         found = await examine(Levelog(tmp_path), *arguments, is_well=False)
         assert f"{leader} leads; {follower} was last heard of " in found

@@ -308,7 +308,7 @@ async def test_on_a_terminal_the_first_lists_are_shown_and_log_lines_stay_whole(
         async def is_written() -> bool:
             return all(f"apply pods/default/shop-{n}: written".encode() in seen for n in range(3))
 
-        await until(is_written, "log lines on the terminal", seconds=60)
+        await until(is_written, "log lines on the terminal")
         assert b"webs.example.com" in seen
         assert "━".encode() in seen  # a bar
         process.send_signal(signal.SIGTERM)

@@ -82,7 +82,7 @@ async def test_it_defines_creates_runs_and_shows_and_a_change_of_the_class_chang
                 schema = (await read(client, DEFINITION))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
                 return "colour" in schema["properties"]["spec"]["properties"]
 
-            await until(is_defined, "the new field in the definition", seconds=60)
+            await until(is_defined, "the new field in the definition")
             # Classes that make no definition are broken code.
             other = (
                 '\n\nclass Other(Resource, group="example.com", version="v1", plural="shops"):\n    """The same."""\n'
@@ -188,7 +188,7 @@ async def test_what_somebody_else_has_set_or_deleted_stays_so_until_the_file_is_
             copies: int = (await read(client, f"{SHOPS}/first"))["spec"]["copies"]
             return copies == number
 
-        await until(found, f"{number} copies", seconds=60)
+        await until(found, f"{number} copies")
 
     def count(text: str) -> int:
         return running.log.read_text().count(text)

@@ -62,7 +62,7 @@ async def test_invariant_21_a_level_whose_writes_were_lost_decides_again(
         async def is_written() -> bool:
             return [row["round"] for row in await stack.rows(intents)] == [2]
 
-        await until(is_written, "a second round", seconds=60)
+        await until(is_written, "a second round")
 
 
 async def test_invariants_4_and_7_nothing_that_is_needed_is_pruned(nats_server: NatsServer, database_url: str) -> None:

@@ -35,7 +35,7 @@ async def is_started_again(running: Running) -> bool:
 
 
 async def has_pods(sandbox: Sandbox, number: int) -> None:
-    await until(lambda: len(sandbox.user.list("pods")) == number, f"{number} pods", seconds=60)
+    await until(lambda: len(sandbox.user.list("pods")) == number, f"{number} pods")
 
 
 async def test_a_change_starts_the_application_anew_and_says_what_it_changes(
@@ -82,7 +82,7 @@ async def test_broken_code_is_told_once_and_the_code_before_it_runs_on_until_it_
         await running.says("changed: absent.py")
         sandbox.user.delete("pods", "shop-1")
         await levelog.in_sync(3)
-        await until(lambda: count(running, "levelog run: application") == 2, "a second start", seconds=60)
+        await until(lambda: count(running, "levelog run: application") == 2, "a second start")
         assert count(running, "levelog: operator file webs.py") == 2
         assert await running.stops() == 0
 
@@ -103,7 +103,7 @@ async def test_reloading_waits_for_code_that_runs_and_leaves_nothing_running_whe
         assert count(running, "ended with status") == 1
         nats = int((levelog.data / "nats.url").read_text().rpartition(":")[2])
         os.kill(running.pid, signal.SIGKILL)
-        await until(lambda: not is_listening(nats), "the end of the application and its servers", seconds=30)
+        await until(lambda: not is_listening(nats), "the end of the application and its servers")
 
 
 @pytest.mark.long  # until its time is up
@@ -113,7 +113,7 @@ async def test_code_that_does_not_come_to_an_end_as_it_is_loaded_is_left_for_new
     file, marked = levelog.folder / "webs.py", levelog.folder / "loading"
     file.write_text(f"open({str(marked)!r}, 'w').close()\nwhile True: pass\n")
     with levelog.start("run", "webs.py", "--reload") as running:
-        await until(marked.exists, "the file that is loaded", seconds=60)
+        await until(marked.exists, "the file that is loaded")
         file.write_text("import os\nos._exit(5)\n")
         await running.says("waits for a change")
         file.write_text(WEBS_FILE.read_text())

@@ -98,7 +98,7 @@ async def test_calls_are_told_of_by_the_name_and_kind_of_their_function_and_daem
             said = (await levelog.ends("levels", env={"COLUMNS": "300"})).stdout
             return len(re.findall(r"in_sync", said)) == 4 and "daemon follow runs since 20" in said
 
-        await until(are_settled, "what came of the calls in levels", seconds=30)
+        await until(are_settled, "what came of the calls in levels")
         lines = [json.loads(line) for line in running.log.read_text().splitlines() if line.startswith("{")]
         told = [line["message"] for line in lines if "shops.example.com/default/a" in str(line)]
         assert sorted(told) == [
@@ -138,7 +138,7 @@ async def test_calls_that_fail_are_told_of_with_their_attempts_the_next_one_and_
         async def are_tried() -> bool:
             return len(re.findall(tried, await said("levels"))) == 3
 
-        await until(are_tried, "three calls that have failed once", seconds=30)
+        await until(are_tried, "three calls that have failed once")
         levels = await said("levels")
         assert re.search(f"call handler greet for default/a: {tried}: ValueError: no voice", levels), levels
         assert re.search(f"daemon follow {tried}: ValueError: no legs", levels), levels

@@ -176,7 +176,7 @@ class Acting(Assembled):
         keys = await self.decide(*rows)
         return await self.receipts_of(keys)
 
-    async def receipts_of(self, keys: Sequence[str], *, seconds: float = 30.0) -> list[ReceiptNoted]:
+    async def receipts_of(self, keys: Sequence[str], *, seconds: float = 90.0) -> list[ReceiptNoted]:
         """Wait until each intent has a receipt in the log."""
         found: dict[str, ReceiptNoted] = {}
 

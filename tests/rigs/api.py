@@ -67,7 +67,7 @@ class Api:
 
     async def lacks(self, path: str) -> None:
         """Wait until there is no such object."""
-        await until(lambda: self.request("GET", path), f"no {path}", accept=lambda answer: answer[0] == 404, seconds=60)
+        await until(lambda: self.request("GET", path), f"no {path}", accept=lambda answer: answer[0] == 404)
 
     async def apply(self, collection: str, manifest: Mapping[str, Any]) -> Any:
         """Apply a manifest, as soon as the API serves its resource, and return the object.
@@ -82,7 +82,7 @@ class Api:
             status, found = await self.request("PATCH", path, manifest, content_type=APPLY)
             return status in (200, 201)
 
-        await until(is_applied, path, seconds=60)
+        await until(is_applied, path)
         return found
 
     async def create_namespace(self) -> str:

@@ -49,7 +49,7 @@ class Crowd:
             return (self.running, self.came) == (running, came)
 
         with suppress(TimeoutError):
-            await until(is_so, "as many calls as may run", seconds=15)
+            await until(is_so, "as many calls as may run")
         assert (self.running, self.came) == (running, came)
 
     async def _is_let_out(self) -> bool:

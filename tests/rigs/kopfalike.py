@@ -15,7 +15,7 @@ async def _has(rival: Rival, field: str, value: object) -> None:
     async def is_there() -> bool:
         return bool(rival.sandbox.user.get(SHOPS, "a").get("status", {}).get(field) == value)
 
-    await until(is_there, f"{field} {value} in the status", seconds=30)
+    await until(is_there, f"{field} {value} in the status")
 
 
 def _patched(field: str) -> Callable[[Rival], Awaitable[Seen]]:

@@ -326,14 +326,14 @@ async def _overtaken(rival: Rival) -> Seen:
         Hold(stage="request"), lambda request: request.verb == "patch" and b'"phase"' in request.body, times=None
     )
     rival.make("a")
-    await until(lambda: bool(rule.applied), "a patch of the status", seconds=30)
+    await until(lambda: bool(rule.applied), "a patch of the status")
     rival.sandbox.user.patch(SHOPS, "a", {"status": {"phase": "paused"}}, subresource="status")
     rival.proxy.remove(rule)
 
     async def is_done() -> bool:
         return bool(rival.sandbox.user.get(SHOPS, "a").get("status", {}).get("done") == "yes")
 
-    await until(is_done, "the rest of the patch", seconds=30)
+    await until(is_done, "the rest of the patch")
     phase = rival.sandbox.user.get(SHOPS, "a")["status"]["phase"]
     how = "stays" if phase == "paused" else "is written over"
     return Seen(f"the newer value {how}", phase == "paused")

@@ -123,7 +123,7 @@ class MeterStack(Assembled):
         async def are_refused() -> bool:
             return {request.resource for request in refusal.applied} == set(_RESOURCES)
 
-        await until(are_refused, "lists of all resources", seconds=60)
+        await until(are_refused, "lists of all resources")
         yield
         self.ingest.remove(refusal)
 

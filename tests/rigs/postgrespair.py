@@ -85,7 +85,7 @@ class PostgresPair(Assembled):
         async def is_replayed() -> bool:
             return bool(await self.ask(_REPLAYED))
 
-        await until(is_replayed, "a standby that has everything", seconds=60)
+        await until(is_replayed, "a standby that has everything")
         await self.is_synchronous(True)
 
     async def is_synchronous(self, wish: bool) -> None:

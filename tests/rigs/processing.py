@@ -185,7 +185,7 @@ class Processing(Assembled):
         async def is_gone() -> bool:
             return (await self.stream.state()).first_seq > last
 
-        await until(is_gone, f"record {last} expired", seconds=60)
+        await until(is_gone, f"record {last} expired")
         await change_settings(self.stream, max_age=7 * 86_400 * second)
 
     async def rows(self, table: Table) -> list[dict[str, Any]]:

@@ -54,7 +54,7 @@ class Trigger:
 
     async def until_fired(self) -> None:
         """Wait until it fired."""
-        await until(lambda: self.fired > 0, f"{self.pattern!r} from the {self.source}", seconds=30)
+        await until(lambda: self.fired > 0, f"{self.pattern!r} from the {self.source}")
 
 
 @dataclass

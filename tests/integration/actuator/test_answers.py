@@ -144,7 +144,7 @@ async def denied(acting: Acting) -> AsyncGenerator[None]:
         path = f"{acting.path('configmaps')}?dryRun=All"
         return (await acting.api.request("POST", path, config_map("bad")))[0] == 422
 
-    await until(is_in_force, "the admission policy", seconds=60)
+    await until(is_in_force, "the admission policy")
     try:
         yield
     finally:

@@ -210,7 +210,7 @@ async def test_a_call_that_takes_longer_than_a_claim_is_not_made_again_meanwhile
             kept.add((await acting.rows())[key]["expires_at"])
             return max(filter(None, kept)) - min(filter(None, kept)) > 2 * brief.lease if any(kept) else False
 
-        await until(is_kept, "a claim that lasts for two others", seconds=60)
+        await until(is_kept, "a claim that lasts for two others")
         ends.set()
         (receipt,) = await acting.receipts_of([key])
     assert (receipt.outcome, receipt.attempts, calls) == ("written", 1, 1)
@@ -252,9 +252,9 @@ async def test_invariant_7_an_actuator_killed_between_effect_and_receipt_calls_a
     (folder / "kill").touch()
     (key,) = await shared.decide(wanted("note", body="backup"))
     await actuator.start(folder)
-    await until(lambda: not actuator.process.is_running, "the end of the first actuator", seconds=60)
+    await until(lambda: not actuator.process.is_running, "the end of the first actuator")
     await actuator.start(folder)
-    (receipt,) = await shared.receipts_of([key], seconds=60)
+    (receipt,) = await shared.receipts_of([key])
     assert (folder / "calls").read_text().splitlines() == [f"{key} backup"] * 2
     assert (receipt.outcome, receipt.attempts) == ("written", 2)
     assert receipt.call is not None

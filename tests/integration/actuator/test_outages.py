@@ -30,7 +30,7 @@ SLOW: Final = msgspec.structs.replace(QUICK, first_delay=timedelta(seconds=60), 
 
 
 async def until_noticed(caplog: pytest.LogCaptureFixture, text: str) -> None:
-    await until(lambda: text in caplog.text, f"a line with {text!r}", seconds=60)
+    await until(lambda: text in caplog.text, f"a line with {text!r}")
 
 
 @pytest_asyncio.fixture

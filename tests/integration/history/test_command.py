@@ -40,7 +40,7 @@ async def test_the_history_of_objects_is_told_while_the_operator_runs_and_afterw
         async def is_gone() -> bool:
             return bool((await told(levelog, "pods/default/shop-2"))[-1]["happened"] == "deleted")
 
-        await until(is_gone, "the deletion of shop-2 in its history", seconds=60)
+        await until(is_gone, "the deletion of shop-2 in its history")
         [found, changed] = await told(levelog, SHOP)
         assert found["happened"] == "found"
         assert changed["differences"] == [{"path": "spec.replicas", "before": 3, "after": 2}]

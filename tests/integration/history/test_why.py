@@ -35,7 +35,7 @@ async def story(tmp_path_factory: pytest.TempPathFactory) -> Levelog:
             async def is_folded() -> bool:
                 return any(each["object"] == SHOP for each in await told(levelog, SHOP, "--suppressed"))
 
-            await until(is_folded, "the last change in the log", seconds=60)
+            await until(is_folded, "the last change in the log")
             assert await running.stops() == 0
     return levelog
 
@@ -294,7 +294,7 @@ def second(web: Web) -> Level[int]:
                     decided = [json.loads(line)["after"]["desired"] for line in ended.stdout.splitlines()]
                     return decided[-1:] == [replicas]
 
-                await until(is_seen, f"{replicas} replicas", seconds=60)
+                await until(is_seen, f"{replicas} replicas")
             assert await running.stops() == 0
     said = (await levelog.ends("why", SHOP)).stdout
     first, second = said.split("\n\nwebs/second of ")

@@ -56,14 +56,14 @@ def patches(patch, **_):
             lambda request: request.verb == "patch" and part in request.body,
         )
         one.make("a")
-        await until(lambda: bool(strike.applied) and not one.is_running, "the end of the process", seconds=60)
+        await until(lambda: bool(strike.applied) and not one.is_running, "the end of the process")
         one.start()
 
         async def is_written() -> bool:
             found = one.sandbox.user.get(SHOPS, "a")
             return "patches" in found.get("status", {}) and "at" in found["metadata"].get("labels", {})
 
-        await until(is_written, "both parts of the patch", seconds=60)
+        await until(is_written, "both parts of the patch")
         await one.is_calm()
         assert one.told("patches") == [["patches"]]
         assert [each.subresource for each in one.writes()] == ["status", ""]
@@ -177,7 +177,7 @@ def sees(name, memo, **_):
             async def have_begun() -> bool:
                 return {pid for _, pid in handlers.told("begins")} == begun
 
-            await until(have_begun, "start-up handlers of four processes", seconds=60)
+            await until(have_begun, "start-up handlers of four processes")
             names: list[str] = []
 
             async def have_all_a_share() -> bool:
@@ -186,12 +186,12 @@ def sees(name, memo, **_):
                 names.append(metadata["name"])
                 return {each[1] for what in ("creates", "sees") for each in handlers.told(what)} == begun
 
-            await until(have_all_a_share, "objects for each of the processes", seconds=60)
+            await until(have_all_a_share, "objects for each of the processes")
 
             async def are_told() -> bool:
                 return all({each[3] for each in handlers.told(what)} == set(names) for what in ("creates", "sees"))
 
-            await until(are_told, "all objects handled and seen", seconds=60)
+            await until(are_told, "all objects handled and seen")
             assert {each[1] for each in handlers.told("creates")} == pids["actuate"]
             assert {each[1] for each in handlers.told("sees")} == pids["process"]
             assert sorted(each[3] for each in handlers.told("creates")) == sorted(names)  # each once

@@ -40,7 +40,7 @@ async def test_a_running_process_leaves_a_server_that_hangs(cluster: NatsCluster
         stream = await open_stream(connection, CLUSTER)
         [used] = [name for name in NAMES if cluster.fronts[name].connections]
         hang(cluster, used)
-        await until(lambda: connection.reconnects > 0, "another server", seconds=60)
+        await until(lambda: connection.reconnects > 0, "another server")
         await until(
             lambda: BatchPublisher(stream).publish([web_message(writer_for(stream), "a", 1)]),
             "a leader that takes records",

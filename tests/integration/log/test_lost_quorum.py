@@ -76,7 +76,7 @@ async def test_invariant_13_a_server_that_is_cut_off_does_not_make_readers_take_
                 answers.add(raised.type)
                 return raised.type is Unavailable
 
-            await until(has_stopped_leading, "a server that knows that it leads no more", seconds=60)
+            await until(has_stopped_leading, "a server that knows that it leads no more")
             nats_cluster.heal()
             await published(current, 1)
             records = await reader.next_batch(timeout=LONG)

@@ -181,7 +181,7 @@ async def has_called(stack: Processing, sequence: int) -> None:
         found = [row["status"] for row in await stack.rows(levels) if row["view"] in CALLED]
         return len(found) == 2 * len(CALLED) and set(found) <= {"in_sync", "failed"}
 
-    await until(is_done, "all called", seconds=60)
+    await until(is_done, "all called")
 
 
 def counted(same: int, **others: int) -> dict[str, int]:

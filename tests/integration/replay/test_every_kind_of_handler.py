@@ -75,7 +75,7 @@ class Depot:
                 left = (await connection.execute(select(intents.c.key).where(IS_AWAITED).limit(1))).first()
             return left is None and all(found.get(level) == status for level, status in wanted.items())
 
-        await until(is_there, f"levels {wanted}", seconds=60)
+        await until(is_there, f"levels {wanted}")
 
 
 @pytest_asyncio.fixture

@@ -30,7 +30,7 @@ async def test_decisions_of_a_new_log_are_replayed_and_those_of_the_lost_one_are
                         is_there = len(sandbox.user.list("pods")) == replicas
                         return is_there and "in_sync" in (await levelog.ends("levels")).stdout
 
-                    await until(is_settled, f"{replicas} pods", seconds=60)
+                    await until(is_settled, f"{replicas} pods")
                 await running.stops()
 
         await decided(first=1, last=4)

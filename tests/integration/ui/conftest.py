@@ -72,9 +72,9 @@ async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown
                 and (found["hostile"]["status"], found[LONG]["status"]) == ("in_sync", "failed")
             )
 
-        await until(lambda: has_settled(1), "two levels in sync, and one that fails", seconds=60)
+        await until(lambda: has_settled(1), "two levels in sync, and one that fails")
         assert (await api.request("DELETE", "/api/v1/namespaces/default/pods/shop-1"))[0] == 200
-        await until(lambda: has_settled(2), "the pod again", seconds=60)
+        await until(lambda: has_settled(2), "the pod again")
         yield shown
     finally:
         running.stop()

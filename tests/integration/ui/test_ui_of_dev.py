@@ -31,7 +31,7 @@ async def test_pages_of_dev_go_on_after_the_code_was_saved(tmp_path: Path) -> No
         async def has_changed() -> bool:
             return "shop-x2 created" in await page()
 
-        await until(has_changed, "a page with what the new code wrote", seconds=60)
+        await until(has_changed, "a page with what the new code wrote")
         assert "by other code than before" in await page()
     finally:
         running.stop()

@@ -112,7 +112,7 @@ async def test_hostile_values_stay_text_where_they_are_decided_again(shown: Any,
             again, fields, _ = await pages()
             return "hostile-1" in again and "&lt;b&gt;" in fields
 
-        await until(have_answers, "what differs, and who wrote", seconds=60)
+        await until(have_answers, "what differs, and who wrote")
         for text in await pages():
             main = text.partition("<main")[2]
             assert not re.search(r"<(script|img|b)\b", main)

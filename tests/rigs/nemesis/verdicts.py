@@ -210,7 +210,7 @@ class Judge:
             for _ in range(_READINGS):
                 try:
                     async with Reader(stream) as reader:
-                        await until(partial(_is_read, reader), "the end of the log", seconds=60)
+                        await until(partial(_is_read, reader), "the end of the log")
                         if reader.chains and reader.chains.breaks:
                             return "; ".join(map(str, reader.chains.breaks[:3]))
                 except HistoryLost as lost:
