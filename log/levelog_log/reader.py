@@ -41,9 +41,9 @@ CHECK_EVERY: Final = timedelta(seconds=10)
 """How often a reader of some partitions or subjects asks where the log begins."""
 _PULL_EXPIRES: Final = timedelta(seconds=60)
 _CONSUMER_IDLE: Final = timedelta(minutes=2)  # after that without a pull the server removes the consumer
-_PAUSE: Final = timedelta(seconds=0.25)  # before a second attempt to make a consumer, doubled up to the next
-_CREATE_TIMEOUT: Final = timedelta(seconds=2)
+_PAUSE: Final = timedelta(seconds=0.25)  # before it begins again after a failure, doubled up to the next
 _LONGEST_PAUSE: Final = timedelta(seconds=5)
+_CREATE_TIMEOUT: Final = timedelta(seconds=2)
 HOLE_PAUSE: Final = timedelta(seconds=5)
 """Pause before a consumer is made again whose first record did not come, as it may never come."""
 _REQUEST_OVER: Final = ("Batch Completed", "Request Timeout", "No Messages")
@@ -51,9 +51,9 @@ _TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
 
 
 class Reader:
-    """Yields the records of some partitions or subjects, or all, in the order of the log; `async with Reader(...)`.
+    """Gives the records of some partitions or subjects, or all, in the order of the log; `async with Reader(...)`.
 
-    No record of theirs is left out and none comes twice: the consumer's own sequence has no holes, and after a hole, a
+    It skips no record that the log has, and gives none twice: the consumer's own sequence has no holes; after a hole, a
     lost connection, a lost consumer or silence reading begins again after the last record. Records that expired before
     they were read, and a log that is another one, are found as `Trail` does. What was lost or reordered inside the log
     is found as `Chains` does, except by a reader of subjects; reading goes on. Records are fetched ahead, about 2,000
@@ -89,7 +89,7 @@ class Reader:
         self._buffer: deque[LoggedRecord] = deque()
         self._arrived = asyncio.Event()
         self.on_arrival: Callable[[], None] = lambda: None
-        """Called whenever something arrives or fails; `next_batch` may still wait, if it is nothing to be read."""
+        """Called whenever something arrives or fails, even if `next_batch` has nothing to return for it."""
         is_filtered = partitions is not None or bool(subjects)
         self._trail = Trail(stream, Sequence(start - 1), newest=newest, is_filtered=is_filtered)
         self.chains = None if subjects else Chains(stream.name)
@@ -124,7 +124,7 @@ class Reader:
 
     @property
     def pending(self) -> int | None:
-        """How many records were still to be returned when the last one arrived; None before anything is known."""
+        """Records still to be returned, as the server told with the last one; None before anything is known."""
         return None if self._server_pending is None else self._server_pending + len(self._buffer)
 
     @property
@@ -346,7 +346,7 @@ class Reader:
             return
         partition = partition_in(message.subject)
         if partition is None or partition >= self.stream.partitions:
-            # nobody's: who reads some partitions never gets it
+            # it is in no partition, so readers of some never get it
             log.error("record %d has a subject that is not levelog's and is skipped: %s", sequence, message.subject)
         else:
             record = logged_record(message.subject, partition, sequence, int(tokens[7]), headers, message.data)

@@ -172,9 +172,17 @@ class NatsClient(Client):
         return super()._connect_command()
 
     async def _connect_to_server(self, s: Any) -> None:
-        if self._transport is not None:  # an attempt that failed after it was made would leave its socket open
-            self._transport.close()  # type: ignore[no-untyped-call]
+        if self._is_ended:  # closed meanwhile: a cancellation that comes when a connection is made gets lost in nats-py
+            raise asyncio.CancelledError
+        self._end_attempt()  # one that failed after it was made would leave its socket and its tasks behind
         await super()._connect_to_server(s)
+
+    def _end_attempt(self) -> None:
+        for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
+            if task is not None:
+                task.cancel()
+        if self._transport is not None:
+            self._transport.close()  # type: ignore[no-untyped-call]
 
     async def _attempt_reconnect(self) -> None:
         self._forget_unsent()
@@ -188,7 +196,7 @@ class NatsClient(Client):
                 self._status = Client.RECONNECTING
             else:
                 break
-        if self._is_ended:  # closed meanwhile: a cancellation that comes when a connection is made gets lost in nats-py
+        if self._is_ended:
             self._reconnection_task = None
             await self._close(Client.CLOSED, do_cbs=False)
 
@@ -199,14 +207,12 @@ class NatsClient(Client):
 
     def abandon(self) -> None:
         """Close the socket and end the tasks after a `close` that took too long."""
-        for task in (self._reconnection_task, self._reading_task, self._ping_interval_task, self._flusher_task):
-            if task is not None:
-                task.cancel()
+        if self._reconnection_task is not None:
+            self._reconnection_task.cancel()
         for subscription in self._subs.values():
             if (task := subscription._wait_for_msgs_task) is not None:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
                 task.cancel()
-        if self._transport is not None:
-            self._transport.close()  # type: ignore[no-untyped-call]
+        self._end_attempt()
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         try:

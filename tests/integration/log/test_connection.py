@@ -92,7 +92,7 @@ async def test_a_close_that_is_cancelled_at_any_moment_leaves_nothing(
         while not is_done:
             connection = await connect(proxy.url(nats_server.url))
             if turns >= 0:
-                connection.client.options["reconnect_time_wait"] = 0.01
+                connection.client.options["reconnect_time_wait"] = 0.0
                 proxy.cut()
                 await turn(turns)
             closing = asyncio.create_task(connection.close())
