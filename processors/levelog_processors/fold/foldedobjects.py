@@ -73,6 +73,8 @@ class Latest(Struct):
     @property
     def causes(self) -> tuple[int, ...]:
         """Sequences of these."""
+        if self.before is None:
+            return (self.sequence,)
         return tuple(each.sequence for each in self.story())
 
     @property

@@ -2,8 +2,8 @@
 
 It does no I/O: it reads what it is given, and returns `Changes`, which State takes. It wakes the levels of changed
 parents, receipts and observations; those that read a changed key, State finds. It calls users' index functions, whose
-errors become entries, and filters, whose errors wake the level. Live processors, history, replay and `levelog.testing`
-all fold with it, so that they agree.
+errors become entries and log lines, and filters, whose errors wake the level. Live processors, history, replay and
+`levelog.testing` all fold with it, so that they agree.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, U
 
 
 class Fold:
-    """Folds one batch, in the order of the log, on top of what State holds of its objects; used once.
+    """Folds a part of a batch, in the order of the log, on top of what State holds of its objects; used once.
 
     A record is compared with what is held of its object (`_see`); the newest record of each object becomes its row
     (`_change_object`); the row gives entries; row and entries wake levels.
@@ -55,7 +55,7 @@ class Fold:
         self._changes = Changes()
         self._latest: dict[str, Latest] = {}
         """By object."""
-        self._receipts = Receipts(program, self._changes, prior)
+        self._receipts = Receipts(program, self._changes, prior, self._latest)
 
     def records(self, records: Sequence[LoggedRecord]) -> Changes:
         """Fold records of any kind but `SyncFinished`; `HistoryReverted` and `SyncStarted` not after objects."""
@@ -111,8 +111,8 @@ class Fold:
         """Replace the entries of stored objects in an index whose code has changed.
 
         Entries of the older code are deleted even if the function raises: their keys may mean something else.
-        `sequence` counts as the record that changed the keys. The stored state must contain only these objects' entries
-        in that index.
+        `sequence` counts as the record that changed the keys. The prior state must have entries of that index alone:
+        all others would be removed.
         """
         for row in rows:
             fresh = index_entries(index, row.body, (), row.object, row.recorded_at)
@@ -121,7 +121,7 @@ class Fold:
         return self._changes
 
     def leave_out(self, view: BoundView, row: StoredObject, sequence: int) -> Changes:
-        """Let the level of a stored parent go that a filter leaves out since it has changed."""
+        """Drop the level of a stored parent that the view's filter, which has changed, leaves out."""
         self._wake_or_drop_level(view, row.object, row.uid, row.body, Wake(row.partition, (sequence,)))
         return self._changes
 
@@ -164,7 +164,7 @@ class Fold:
                 raise TypeError("a finished list is folded by Fold.sweep")
 
     def _begin(self, logged: LoggedRecord, record: HistoryReverted | SyncStarted, before: SyncRow | None) -> None:
-        """If history went back, or a list in a newer version began, block the readers until the list is complete."""
+        """If history went back, or a list in a newer API version began, block the readers until a list is complete."""
         resource = str(record.resource)
         if isinstance(record, HistoryReverted):
             reason = f"the history of {resource} went back, as after a restore of etcd: it is not listed since"
@@ -225,7 +225,7 @@ class Fold:
             known.logged = logged
 
     def _skip(self, logged: LoggedRecord, place: str, error: str) -> None:
-        """Leave out a record that cannot be read, and note so. The object that it is of does exist."""
+        """Leave out a record that cannot be read, and note so; the list that it is of does not sweep its object."""
         self._changes.unreadable[logged.partition, place] = UnreadableRow(
             partition=logged.partition,
             place=place.replace("\0", ""),
@@ -260,11 +260,13 @@ class Fold:
         before = self._prior.objects.get(name)
         views = self._program.views_of(resource)
         if before is not None and before.uid != record.uid:
-            self._drop_levels(views, name, logged.sequence)
-        ended = {before.uid if before is not None else record.uid, *(each.record.uid for each in last.story())}
+            self._drop_levels(views, name, last.sequence)
+        story = last.story() if last.before is not None else ()
+        ended = {each.record.uid for each in story} | ({before.uid} if before is not None else set())
         if ended := ended - {record.uid}:
-            self._forget_calls(views, ended, logged)
-            self._changes.calls_forgotten[name] = ended
+            self._forget_calls(views, sorted(ended), logged)
+        if ended or any(each.is_deletion for each in story):
+            self._changes.calls_forgotten[name] = ()  # all if any(each.is_deletion for each in story) else ended
         indices = self._program.indices_of(resource)
         if indices:
             fresh = [
@@ -273,7 +275,7 @@ class Fold:
                 for e in index_entries(index, record.body, self._entries_before(index, name, last), name, record.time)
             ]
             fresh = unexpired(fresh, self._times.get(logged.partition))
-            self._replace_entries(name, logged.partition, fresh, logged.sequence)
+            self._replace_entries(name, logged.partition, fresh, last.sequence)
         for view in views:
             self._wake_or_drop_level(view, name, record.uid, record.body, Wake(logged.partition, causes))
 
@@ -292,7 +294,7 @@ class Fold:
     def _keep_ended(
         self, name: str, uid: str, shown: Latest | None, logged: LoggedRecord, handling: Sequence[BoundView]
     ) -> None:
-        """Keep the last known state of a deleted object: from a record, or else the stored row."""
+        """Keep a deleted object under a key of its own, in its last known state: from a record, or the stored row."""
         row = deleted(shown.record, shown.logged) if shown is not None else None
         key = ObjectKey.parse(name).deleted(uid)
         if row is not None:
@@ -303,7 +305,7 @@ class Fold:
             self._changes.wake((view.name, str(key)), Wake(logged.partition, (logged.sequence,)))
 
     def _entries_before(self, index: BoundIndex, name: str, last: Latest) -> Iterator[Entry]:
-        """Entries that an object had in an index before a record; found out only where the function raises for it.
+        """Entries that an object had in an index before a record; a generator, as only a failure asks for them.
 
         They are what folding each record by itself would have left, however the records fell into batches.
         """
@@ -338,7 +340,7 @@ class Fold:
                 self._changes.change_key(place, sequence, (sequence,))
 
     def _forget_calls(self, views: Iterable[BoundView], uids: Iterable[str], by: LoggedRecord | Tombstone) -> None:
-        """Note that the keys change of what effects did for incarnations that are gone; State forgets what is there."""
+        """Note the change of the keys under which calls for these incarnations are; State forgets the calls."""
         operators = {view.operator for view in views}
         for name in sorted(self._program.effects.keys() - self._program.handled_deletions):
             for uid in uids if name.partition("/")[0] in operators else ():
@@ -352,7 +354,7 @@ class Fold:
         prior = self._prior.levels.get((view.name, name))
         inputs = parent_inputs(view, body, prior.looked_at if prior else None)
         if inputs is None:
-            if prior is not None or name not in self._prior.objects:  # levels outlive a reset, which objects do not
+            if prior is not None or name not in self._prior.objects:  # `reset_scope` leaves levels, and no objects
                 self._drop_levels([view], name, wake.cause)
                 self._wake_readers(view, name, body, wake)
             self._changes.wakes.pop((view.name, name), None)

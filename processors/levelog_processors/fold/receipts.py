@@ -1,6 +1,6 @@
 """Receipts in the fold: how they change intents, and what they record about children and effects."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from levelog_base.wire.canonical import canonical
 from levelog_base.wire.objects import effect_of
 from levelog_base.wire.records import CallNoted, LoggedRecord, ReceiptNoted, TargetObserved
 from levelog_processors.fold.entries import change_key
+from levelog_processors.fold.foldedobjects import Latest
 from levelog_processors.keys import calls_key, kept_call
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, FoldedReceipt, PriorState, Wake
@@ -25,10 +26,12 @@ class Receipts:
     What the last receipt of a target says of it becomes an entry once the batch is through.
     """
 
-    def __init__(self, program: Program, changes: Changes, prior: PriorState) -> None:
+    def __init__(self, program: Program, changes: Changes, prior: PriorState, latest: Mapping[str, Latest]) -> None:
         self._program = program
         self._changes = changes
         self._prior = prior
+        self._latest = latest
+        """Of the same batch, by object."""
         self._memories: dict[tuple[str, str, str], tuple[Memory, LoggedRecord, ReceiptNoted]] = {}
         self._rounds: dict[tuple[str, str, str], int] = {}
         """Of the last receipts, by view, parent and its uid."""
@@ -57,16 +60,26 @@ class Receipts:
     def remember(self) -> None:
         """Write the entries, but none of a parent that is gone, unless the handler of its deletion asks for them."""
         for (index, key, name), (memory, logged, record) in self._memories.items():
-            if index not in self._program.handled_deletions and self._is_gone(str(record.parent), record.parent_uid):
+            if index not in self._program.handled_deletions and self._is_over(record, logged.sequence):
                 continue
             self._changes.entries[index, key, name, 0] = memory.entry
             at = logged.sequence
             change_key(self._changes, memory.entry or Entry(index, key, 0, b""), logged.partition, at, (at,))
 
-    def _is_gone(self, parent: str, uid: str) -> bool:
-        """Tell whether a parent of this uid has ended, as the end of the batch has it."""
-        tombstone = self._changes.tombstones.get(parent) or self._prior.tombstones.get(parent)
-        return uid in self._changes.calls_forgotten.get(parent, ()) or (tombstone is not None and tombstone.uid == uid)
+    def _is_over(self, record: ReceiptNoted, at: int) -> bool:
+        """Tell whether what a receipt tells was forgotten when it came, or is by a later record of the batch."""
+        parent, uid = str(record.parent), record.parent_uid
+        held, buried = self._prior.objects.get(parent), self._prior.tombstones.get(parent)
+        latest = self._latest.get(parent)
+        living, ended = held.uid if held is not None else "", buried.uid if buried is not None else ""
+        for each in latest.story() if latest is not None else ():
+            if each.sequence < at:
+                ended = each.record.uid if each.is_deletion else ""
+            elif each.is_deletion or (living == uid and each.record.uid != uid):
+                return True
+            living = "" if each.is_deletion else each.record.uid
+        is_left_out = (record.view, parent) in self._changes.gone and parent not in self._changes.calls_forgotten
+        return ended == uid or (is_left_out and record.call is None and latest is not None and at < latest.sequence)
 
     def _is_behind(self, record: ReceiptNoted) -> bool:
         """Tell whether a receipt of a call arrives again after its level has gone on: its content is old.
