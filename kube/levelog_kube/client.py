@@ -104,7 +104,7 @@ class KubeClient:
         self._kubeconfig = kubeconfig
         self._context = context
         self._configuration = configuration
-        self._environment_proxy = environment_proxy(str(configuration.host))
+        self._environment_proxy = None if configuration.proxy else environment_proxy(str(configuration.host))
         self._session = open_session(configuration)
         self._retired: list[aiohttp.ClientSession] = []
         self._used: WeakKeyDictionary[aiohttp.ClientResponse, aiohttp.ClientSession] = WeakKeyDictionary()

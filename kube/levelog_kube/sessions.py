@@ -19,10 +19,10 @@ _SCHEMES: Final = ("http", "https")
 
 
 def open_session(configuration: Configuration) -> aiohttp.ClientSession:
-    """A session with the connections of the official client, which asks the environment once and not for each request.
+    """A session with the TLS settings of the official client, which asks the environment once and not for each request.
 
-    Where it does, aiohttp takes two trips to a thread for each request, which cost as much as the rest of it. Of
-    connections there are as many as needed: each watch holds one, and of a limited number the next would wait for ever.
+    Where it does, aiohttp takes two trips to a thread for each request, which cost as much as the rest of it. It opens
+    as many connections as it needs: each watch holds one, and with a limit the next would wait for ever.
     Raises ConfigurationError naming the certificates that cannot be used.
     """
     if urlsplit(str(configuration.host)).scheme == "http":
