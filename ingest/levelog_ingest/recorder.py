@@ -119,19 +119,19 @@ class Recorder:
         try:
             trimmed = trim(body, api_version=self._watched.api_version, kind=kind)
             version = trimmed.version
-            return version, self._seen(trimmed, origin, is_deleted=is_deleted)
-        except (RecordError, ConfigurationError) as error:  # the second lacks the key of redaction
+            return version, self._of_object(trimmed, origin, is_deleted=is_deleted)
+        except (RecordError, ConfigurationError) as error:  # the second: redaction has no key
             return version, self.unreadable(body, str(error))
         except Exception as error:  # whatever is wrong with one object must not hold up the others
             log.exception("an object cannot be recorded", extra={"resource": str(self._watched)})
             return version, self.unreadable(body, f"it cannot be recorded: {type(error).__name__}")
 
     def unreadable(self, body: bytes, error: str) -> Message:
-        """The message for an object that cannot be recorded; without a body, for a line that names none."""
+        """The message for an object that cannot be recorded; an empty body stands for a watch line that names none."""
         named = name_of(body)
         key = self._key(*named) if named is not None and is_recordable(*named) else None
         self._status.skipped += 1
-        self._unnamed += named is None  # one with a name that is never recorded is nobody whom a list may leave out
+        self._unnamed += named is None  # an object whose name is not recordable is never held, so no list sweeps it
         log.error("object not recorded: %s", error, extra={"resource": str(self._watched), "object": str(key or "")})
         partition = Partition(0) if key is None else partition_of(key, self._writer.partitions)
         record = ObjectUnreadable(resource=self._resource, key=key, error=error, time=_now())
@@ -179,13 +179,13 @@ class Recorder:
         )
 
     def bookmark(self, version: Version) -> list[Message]:
-        """The watch's position, for all partitions: each has its own time."""
+        """The watch's position, told to all partitions: it raises the time of each."""
         api_version = self._watched.api_version
         return self._writer.to_all_partitions(
             BookmarkNoted(resource=self._resource, api_version=api_version, version=version, time=_now())
         )
 
-    def _seen(self, trimmed: Trimmed, origin: Origin, *, is_deleted: bool) -> Message:
+    def _of_object(self, trimmed: Trimmed, origin: Origin, *, is_deleted: bool) -> Message:
         record = (ObjectDeleted if is_deleted else ObjectSeen)(
             key=self._key(trimmed.namespace, trimmed.name),
             uid=trimmed.uid,
@@ -202,16 +202,16 @@ class Recorder:
 
 
 def trim(body: bytes, *, api_version: str = "", kind: str = "") -> Trimmed:
-    """Cut an object. `api_version` and `kind` are put in where the object has none, as an item of a list.
+    """Cut an object. `api_version` and `kind` are put in where it has no kind, as an item of a list.
 
-    Raises RecordError, which quotes nothing of it, if it is no object with name, uid and numeric resourceVersion.
+    Raises RecordError, which quotes its resourceVersion at most, if it is no object with name, uid and a numeric one.
     """
     try:
         found = _objects.decode(body)
         before = bytes(found.metadata)
         metadata = _metadata.decode(before)
         if not metadata.name or not is_recordable(metadata.namespace, metadata.name):
-            raise ValueError("its name or namespace is none of Kubernetes")  # noqa: TRY301 - told as all else
+            raise ValueError("the log does not take its name or namespace")  # noqa: TRY301 - told as all else
         written = _last_written(metadata.managed_fields)
         if "\0" in metadata.uid + written.at:
             raise ValueError("a NUL in its uid or the time of its writing")  # noqa: TRY301
@@ -254,7 +254,7 @@ def _last_written(managed_fields: Raw) -> Written:
     if not managed_fields:
         return Written()
     entries = _managed_fields.decode(managed_fields) or ()
-    # Times are whole seconds. The server puts what was applied first: a status that follows within the second is last.
+    # Times are whole seconds. Entries of applies stand first: a status that follows within the second is last.
     newest = max(reversed(entries), key=lambda entry: entry.time, default=_ManagedFields())
     return Written(manager=storable(newest.manager), at=newest.time)
 
@@ -288,7 +288,7 @@ def _cut(container: bytes, name: bytes, value: bytes) -> bytes | None:
 
 
 def _replace(container: bytes, before: bytes, after: bytes, label: bytes = b'"metadata":') -> bytes | None:
-    # The first place is the right one: no other member holds the same bytes, with this uid and resourceVersion.
+    # The first place is the right one: no other metadata has this uid, and metadata have no other annotations.
     start = container.find(label + before)
     if start < 0:
         return None

@@ -7,6 +7,7 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec import Struct
 
+from levelog.layers import containing, described
 from levelog.resources import External, Gone, Traced, external_key
 from levelog.sources import SourceHandler
 from levelog_base.errors import RecordError
@@ -48,24 +49,27 @@ class Encoder:
         """Key of a record. Raises RecordError for what is no record of the source's class, or has no usable name."""
         cls = record.cls if isinstance(record, Gone) else type(record)
         if cls is not self._cls:
-            raise RecordError(f"something of class {cls.__name__} is no {self._cls.__name__}")
+            name = getattr(cls, "__name__", type(cls).__name__)
+            raise RecordError(f"something of class {name} is no {self._cls.__name__}")
         try:
-            return external_key(self._cls, record.name, record.namespace)
-        except ValueError as error:
-            raise RecordError(f"a {self._cls.__name__} cannot be recorded: {error}") from error
+            with containing():
+                return external_key(self._cls, record.name, record.namespace)
+        except Exception as error:  # the class is the user's, and may raise anything
+            raise RecordError(f"a {self._cls.__name__} cannot be recorded: {described(error)}") from error
 
     def body(self, key: ObjectKey, record: External) -> bytes:
         """JSON of a record; equal for equal records. Raises RecordError if its class could not read it."""
         metadata = {"name": key.name, **({"namespace": key.namespace} if key.namespace else {}), "uid": uid_of(key)}
         try:
-            head = msgspec.json.encode({"metadata": metadata})
-            refuse_unwritable(record)
-            fields = msgspec.json.encode(record, order="deterministic")  # sets, and mappings in any order, compare
-            body = head[:-1] + b"," + fields[1:]
-            self._decoder.decode(body)
-            return self._redactor.redact_body(key.group_resource, body)
-        except Exception as error:  # the class is the user's, and may raise anything
-            raise RecordError(f"{shown(self._cls, key)} cannot be recorded: {error}") from error
+            with containing():
+                head = msgspec.json.encode({"metadata": metadata})
+                refuse_unwritable(record)
+                fields = msgspec.json.encode(record, order="deterministic")  # sets, and mappings in any order, compare
+                body = head[:-1] + b"," + fields[1:]
+                self._decoder.decode(body)
+                return self._redactor.redact_body(key.group_resource, body)
+        except Exception as error:
+            raise RecordError(f"{shown(self._cls, key)} cannot be recorded: {described(error)}") from error
 
     def whole(self, records: Iterable[object]) -> EncodedSet:
         """Encode a set. What cannot be encoded, or comes twice, is refused by itself."""
