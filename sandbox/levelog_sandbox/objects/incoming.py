@@ -51,7 +51,7 @@ def incoming(resource: ServedResource, namespace: str, body: Any, options: Optio
         body["metadata"]["ownerReferences"] = [
             each for number, each in enumerate(owners) if each not in owners[:number]
         ]
-        warnings += (f"{_OWNERS_TWICE} {', '.join(dict.fromkeys(each['uid'] for each in twice))}",)
+        warnings += (f"{_OWNERS_TWICE} {', '.join(dict.fromkeys(each.get('uid', '') for each in twice))}",)
     body = defaulted(pruned(body, resource.schema), resource.schema)
     if entries is not None:
         body["metadata"]["managedFields"] = entries
