@@ -186,6 +186,10 @@ def _given(node: ast.AST) -> Iterator[str]:
             yield name
         case ast.Attribute(value=value, ctx=ast.Store()) | ast.Subscript(value=value, ctx=ast.Store()):
             yield from (path.partition(".")[0] for path in _paths(value))
+        case ast.comprehension(iter=iterated, ifs=ifs):  # its variables are its own
+            for part in (iterated, *ifs):
+                yield from _given(part)
+            return
         case _:
             pass
     for child in ast.iter_child_nodes(node):
