@@ -85,8 +85,10 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
 def _refuse_names(intent: Intent) -> None:
     """Refuse names that no object has, and that the log, SQL or a path of the API could not hold."""
-    if not intent.name or intent.namespace == CLUSTER_SCOPE:
-        raise ValueError(f"{intent.verb}: give the name of an object, not {intent.namespace!r}, {intent.name!r}")
+    if not intent.name:
+        raise ValueError(f"{intent.verb}: give the name of an object, not ''")
+    if intent.namespace == CLUSTER_SCOPE:
+        raise ValueError(f"{intent.verb}: {CLUSTER_SCOPE!r} is no namespace: leave it out for what has none")
     texts: tuple[tuple[str, Any], ...] = (
         ("kind", intent.kind),
         ("namespace", intent.namespace),

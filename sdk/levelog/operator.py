@@ -225,7 +225,7 @@ class Operator:
         them; indices, and functions that take plain objects, see them.
         """
         if not isinstance(name, str) or not name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"conditions: {name=} is not a name as functions have them, web_conditions for example")
+            raise OperatorError(f"conditions: {name=} is no name of a function: write web_conditions, for example")
         watched = sorted(self._view_of(view, "conditions", "also=[{}]").name for view in also)
         inspect_view = partial(
             ViewHandler, known=self.indices, selector=Selector(), lender=self._lender, deleting=True, of=cls

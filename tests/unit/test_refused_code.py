@@ -284,8 +284,8 @@ op.view(either)  # class Either: If a type union contains multiple Struct types
 op.view(deleting="no")(view)  # view view: deleting='no' is neither True nor False
 Operator("shop", configures_clients="no")  # operator 'shop': configures_clients='no' is neither True nor False
 Operator("shop", settings=(given := {}, given.update(a=given)))  # settings of class tuple have no JSON form
-op.conditions(Web, name="web/conditions")  # conditions: name='web/conditions' is not a name as functions have them
-op.conditions(Web, name=5)  # conditions: name=5 is not a name as functions have them
+op.conditions(Web, name="web/conditions")  # conditions: name='web/conditions' is no name of a function
+op.conditions(Web, name=5)  # conditions: name=5 is no name of a function
 op.view(labels={5: "a"})(view)  # labels: 5='a' is no text
 
 # What views look up.
