@@ -18,7 +18,7 @@ from levelog_cli.deployment import chart, kustomization
 from levelog_cli.deployment.files import write
 from levelog_cli.deployment.workloads import Workloads
 from levelog_cli.loading import load_application
-from levelog_cli.settings import LogLevel, Settings
+from levelog_cli.settings import Settings
 from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS_FILE, Levelog
 from rigs.manifests import restricted_namespace, warnings_of
@@ -104,7 +104,6 @@ async def test_no_image_a_format_that_is_none_and_a_namespace_of_a_chart_are_ref
 @given(
     image=TEXTS,
     namespaces=st.lists(st.sampled_from(["shops", "sites", "o-*"]), unique=True),
-    log_level=st.sampled_from(LogLevel),
     name=st.sampled_from(["webs", "webs {{ .Values.image }}", 'it\'s {{ "webs" }}']),
     comment=TEXTS | st.just('{{ fail "not a template" }} {{- end }}'),
 )
@@ -136,7 +135,7 @@ def test_values_are_where_the_objects_need_them(helm: Path, tmp_path: Path) -> N
         "imagePullSecrets": [{"name": "registry"}],
         "podLabels": {"team": "a"},
     }
-    expected = base(msgspec.structs.replace(made, image=given["image"], log_level=given["logLevel"]))
+    expected = base(msgspec.structs.replace(made, image=given["image"]))
     expected["Deployment", "operators", "levelog-webs-process"]["spec"]["replicas"] = 7
     for (kind, _, name), one in expected.items():
         if kind not in ("Deployment", "Job"):
@@ -145,6 +144,8 @@ def test_values_are_where_the_objects_need_them(helm: Path, tmp_path: Path) -> N
         [container] = spec["containers"]
         one["spec"]["template"]["metadata"]["labels"] |= given["podLabels"]
         spec |= {field: given[field] for field in ("nodeSelector", "tolerations", "imagePullSecrets")}
+        [level] = [each for each in container["env"] if each["name"] == "LEVELOG_LOG_LEVEL"]
+        level["value"] = given["logLevel"]
         container["env"] += given["env"]
         container["envFrom"] = given["envFrom"]
         if name == "levelog-webs-actuate":
