@@ -41,14 +41,15 @@ class StoredResults(Struct, frozen=True, kw_only=True):
 class Ledger(Struct, eq=False):
     """Stores results in the intents' rows, in order; those that arrive together share a transaction.
 
-    Only the receipt tells what an effect did, so SQL has it before the log. The effect of a write shows in its target:
-    if its receipt is lost, the intent stays claimed, and the next claimant finds the write there. So the receipt of a
-    write goes to the log at once (`relay.py`), and these commits need not be durable.
+    Only the receipt tells what an effect did, so SQL has it before the log; a write shows in its target, so its receipt
+    goes to the log at once (`relay.py`). These commits need not be durable: an intent whose commit is lost stays
+    claimed, unless the log has its receipt. The next claimant makes the call again with the same key, or, of a write,
+    looks at the target.
     """
 
     outbox: Outbox
     under_way: Collection[object]
-    """Writes whose results a batch waits for a little."""
+    """Writes under way: while there are any, a batch waits a little for those that are to be tried again."""
     on_stored: Callable[[StoredResults], None]
     on_hastened: Callable[[], Awaitable[None]]
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -71,7 +72,7 @@ class Ledger(Struct, eq=False):
         self.has_work.set()
 
     def forget(self, key: str) -> None:
-        """Drop results of an intent that are not stored, since they belong to earlier claims."""
+        """Drop results of an intent that are not stored: it is claimed again, and they belong to earlier claims."""
         self.forgotten.add(key)
         self.results = [result for result in self.results if result.intent.key != key]
 
@@ -107,7 +108,7 @@ class Ledger(Struct, eq=False):
         receipts = [(result.receipt(scope.application, time, owner), result.intent.claim) for result in ended]
         began = asyncio.get_running_loop().time()
         async with self.outbox.database.transaction(durable=False) as connection:
-            kept: dict[str, bool] = {}
+            kept: dict[str, bool] = {}  # whether another intent waits for the same target, by key
             unwanted: set[str] = set()
             given_back = [result.postponement for result in later]
             if receipts:
@@ -118,7 +119,7 @@ class Ledger(Struct, eq=False):
         for receipt, _ in receipts:
             if receipt.key not in kept:
                 log.warning(
-                    "the claim ended before its result was stored; whoever claims it next looks at the target",
+                    "the claim ended before the call's result was stored; whoever claims it next calls again, same key",
                     extra={"object": str(receipt.target), "intent": receipt.key, "view": receipt.view},
                 )
         for result in later:
@@ -128,7 +129,7 @@ class Ledger(Struct, eq=False):
         await self._hasten([result.intent.key for result in later if not result.is_doubtful])
 
     async def _hasten(self, keys: Sequence[str]) -> None:
-        """Wake processors that may withdraw calls now; while the database is away, wait for it."""
+        """Wake the levels that may withdraw these intents now; while the database is away, wait for it."""
         has_asked, is_done = False, not keys
         while not is_done:
             try:
@@ -137,7 +138,8 @@ class Ledger(Struct, eq=False):
                     await self.outbox.write(levelwrites.hasten, level)
                 is_done = True
             except Unavailable as error:
-                log.log(level_of(error), "who may withdraw %s is not woken: %s", counted(len(keys), "intent"), error)
+                of = counted(len(keys), "intent")
+                log.log(level_of(error), "processors that may withdraw %s are not woken yet: %s", of, error)
                 await self.outbox.database.absence.pause(self.outbox.settings.outage.total_seconds())
         if has_asked:
             await self.on_hastened()

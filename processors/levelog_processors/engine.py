@@ -88,17 +88,17 @@ class Engine:
         self._most_bodies = most_bodies if tables.hold_state else None
         self.state = State(program, scope.application, scope.partitions)
         self.newest = LogSequence(0), ""
-        """The newest record that the tables come from, of any partition, when the partitions were taken."""
+        """The newest record that was folded into the tables, of any partition, when the partitions were taken."""
         self.clock = DatabaseClock()
         self._readiness: Readiness | None = None
         self._warned = frozenset[str]()
         """Resources of which a warning has said that they are recorded in another version."""
         self._has_lookups = False
-        """Levels of others are looked up for the first time, so that what is held of them may be old."""
+        """Levels of others are looked up for the first time: what is held of them may be old, and is read again."""
         self._has_missed = False
         """Levels may have to be woken for what others have folded."""
         self.decided_to: dict[int, int] = {}
-        """Up to which record levels were decided on when the partitions were taken."""
+        """Up to which record levels were decided on when the partitions were taken; objects may be behind that."""
         self._changed_views = frozenset[str]()
         """Views whose code had changed then."""
         self._awaited: Sequence[AwaitedWrite] = ()
@@ -134,7 +134,7 @@ class Engine:
         """Work under these leases from now on, from what the tables hold."""
         self._is_set_back, self._readiness = True, None
         found = await self.tables.load(epochs, self._program.kept)
-        if found is None:
+        if found is None:  # the tables hold no state: memory has it all
             return
         self.clock.look(found.moment)
         self.newest = LogSequence(found.newest[0]), found.newest[1]
@@ -152,7 +152,7 @@ class Engine:
     # -- fold
 
     def fold(self, records: Iterable[LoggedRecord]) -> Folded:
-        """Fold the records that are not folded yet, in the order of the log."""
+        """Fold the records that are not folded yet, those of each partition in the order of the log."""
         state = self.state
         state.may_lack_levels = self.tables.may_lack_levels
         fresh = [logged for logged in records if logged.sequence > state.folded_to[logged.partition]]
@@ -170,7 +170,7 @@ class Engine:
                 folded.append(changes)
                 if is_leased:
                     receipts += (each.record for each in changes.receipts)
-                    has_withdrawn |= bool(changes.gone)
+                    has_withdrawn |= bool(changes.gone)  # with a level its unclaimed intents go
         kinds = {type(logged.record) for logged in fresh}
         has_list = not kinds.isdisjoint(ALONE)
         if has_list:
@@ -192,7 +192,7 @@ class Engine:
         )
 
     async def flush(self, *, read_to: int = 0, has_time: bool = True) -> None:
-        """Write what is folded; up to `read_to`, nothing is left to fold.
+        """Write what is folded; up to `read_to`, the log has nothing else of the partitions.
 
         Without `has_time`, objects and entries stay behind, as with a decision.
         """
@@ -213,7 +213,7 @@ class Engine:
         return self._readiness
 
     async def forget(self, *, before: int) -> int:
-        """Forget deleted objects with nothing left to handle, and what only records `before` one have told.
+        """Forget deleted objects with nothing left to handle, and tombstones and versions of keys from before `before`.
 
         Returns how many objects.
         """
@@ -228,9 +228,9 @@ class Engine:
         return len(rows)
 
     async def notice(self) -> Collection[ViewParent]:
-        """Take what other processes ask for, and the database's time. Raises CommitsLost.
+        """Take what other processes ask for, their levels that are looked up here, and the time. Raises CommitsLost.
 
-        Returns names that are no levels: handlers and objects whose calls leave no records.
+        Returns pairs of handlers and objects that are no levels: their calls leave no records.
         """
         moment, calls = await self.tables.notice(self.state)
         self.clock.look(moment)
@@ -245,10 +245,10 @@ class Engine:
     async def decide(
         self, *, now: datetime | None = None, leaving: Collection[ViewParent] = (), most: int = BATCH
     ) -> EvaluationBatch:
-        """Decide on `most` due levels at once, at `now` or else by the database's clock.
+        """Decide on up to `most` due levels at once, at `now` or else by the database's clock.
 
-        `leaving` are levels to leave alone. Writes what records have ended too; objects and entries wait for
-        `flush`, unless they press.
+        One level of a suspected view comes on top, and those whose functions have returned; `leaving` are levels to
+        leave alone. Writes what records have ended too; objects and entries wait for
         """
         state, acting = self.state, self.acting
         views = frozenset(deciding_views(self._program, self.readiness.views))
@@ -275,7 +275,7 @@ class Engine:
         )
 
     async def _returned(self) -> list[Acted]:
-        """Levels whose reconcile functions outlasted their batch and have returned, if they would see the same now."""
+        """Levels whose slow functions have returned; those that would see something else now are called again."""
         returned = self.acting.returned(self.epochs)
         await self.evaluator.refill(self.state, {look.facts.name[1] for look, _ in returned})
         return [each for each in returned if self.state_reader.is_as_seen(each[0])]
@@ -328,7 +328,7 @@ class Engine:
         return StateReader(self._program, self.state, self.readiness.namespaces)
 
     async def _commit(self, batch: Sequence[Decided]) -> tuple[Sequence[Decided], Collection[str]]:
-        """Write the decisions that still hold, with what records ended; where changed code confirms a row, it stays.
+        """Write the decisions that still hold, with what records ended; not a row that changed code only confirms.
 
         Returns them, and the intents that are claimed.
         """

@@ -78,7 +78,7 @@ class Tables(Protocol):
     def deciding(
         self, state: State, batch: Sequence[Decided], claimant: Claimant | None
     ) -> AbstractAsyncContextManager[WrittenDecisions]:
-        """Write the decisions that still hold; at the end what is folded and, by then, to be decided on.
+        """Write the decisions that still hold; at the end what is folded and, by then, to be decided on; then commit.
 
         Raises LeaseLost and CommitsLost.
         """

@@ -50,8 +50,8 @@ class Retry(Exception):
     Raise any other exception if something may have been done.
     """
 
-    is_counted: ClassVar[bool] = True
-    """Whether it is one of the retries; False: who raises it counts by itself."""
+    is_limited: ClassVar[bool] = True
+    """Whether `retries` can end it; False: who raises it sees to that. It uses up an attempt in any case."""
 
     def __init__(self, message: str = "", *, delay: timedelta | None = None) -> None:
         super().__init__(message)

@@ -39,7 +39,7 @@ BUSY = ValueError("busy")
 class OnItsOwn(Retry):
     """Is counted by who raises it."""
 
-    is_counted = False
+    is_limited = False
 
 
 @pytest.mark.parametrize(

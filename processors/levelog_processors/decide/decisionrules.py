@@ -1,10 +1,10 @@
 """The decision on one level, as pure functions of values: `must_act`, and once a round is made, `conclude`.
 
-`Facts` (facts.py) say whether the view is called; with what it saw they are an `Outlook`. `must_act` tells whether the
+`Facts` (facts.py) say whether the view is called; an `Outlook` adds what that saw. `must_act` tells whether the
 reconcile function is called for it; `left_to_write` and `is_withheld`, which of its intents go on. `conclude` turns the
 outlook and the round, if there was one, into a `Decided`: the rows to commit. Nothing here calls a user's function,
-reads a clock or a table, or writes. There are two times: the functions of a level saw `facts.now`; `now` is when it is
-concluded, which is later where a function was slow.
+reads a clock or a table, or writes. There are two times: the functions of a level saw `facts.now`; `now` is that of the
+batch which concludes it, a later one where a function outlasted its own.
 """
 
 import sys
@@ -34,13 +34,13 @@ _LISTS: Final = (
     f"; a list drifts as a whole, under the key {WHOLE!r}: for the drift to name its members, return sets or mappings"
 )
 CALLS_APART: Final = timedelta(minutes=1)
-"""Between two looks at whether a call that fails may be withdrawn by now, where the actuator did not tell."""
+"""Between two looks at whether a failing call may be withdrawn by now, should the actuator not wake its level."""
 HANGS_AT: Final = 3
 """Failed attempts after which the level of a call that keeps its parent from being deleted is `failed`; calls go on."""
 
 
 def must_act(look: Outlook) -> bool:
-    """Tell whether to call the reconcile function: drift, nothing under way, and something new or a tick."""
+    """Tell whether to call the reconcile function: drift, nothing under way, and news, a tick, or writes to note."""
     facts = look.facts
     if look.drift is None or look.under_way or facts.view.reconcile is None:
         return False
@@ -153,7 +153,7 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
     if round_.withheld:
         more = f" and {len(round_.withheld) - 1} more" if len(round_.withheld) > 1 else ""
         return _Verdict("drifting", f"does not delete {round_.withheld[0]}{more}", _next_look(look))
-    if look.facts.view.handler.writes_once:  # all of it was there, or is nothing to wait for
+    if look.facts.view.handler.writes_once:  # there is nothing to wait for: the next round notes that
         return _Verdict("settling", "", now)
     waits = look.level.reason if look.level is not None else ""
     if waits and (planned := _next_look(look)) is not None:
@@ -162,7 +162,7 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
 
 
 def _is_of_lists(look: Outlook) -> bool:
-    """Tell whether a reconcile function looks in vain for members in the drift, as one written for a set does."""
+    """Tell whether a side of the level is a list, so that the drift names no members."""
     level = look.level
     return level is not None and any(isinstance(side, list | tuple) for side in (level.desired, level.actual))
 
@@ -211,7 +211,7 @@ def _next_look(look: Outlook) -> datetime | None:
 
 
 def _look_at_calls(look: Outlook, recheck_at: datetime | None, *, is_calling: bool) -> datetime | None:
-    """When to look again at a level that waits for a call which its view has no use for any more, or its parent's end.
+    """When to look again at a level with a call that its view wants no more, or whose parent is being deleted.
 
     The actuator has it looked at sooner once an attempt has failed.
     """
@@ -224,7 +224,7 @@ def _look_at_calls(look: Outlook, recheck_at: datetime | None, *, is_calling: bo
 
 
 def _unclosed(facts: Facts) -> str:
-    """Why a level still drifts whose writes were all accepted."""
+    """Why a level still drifts although none of its writes failed."""
     gone = next((i for i in facts.intents if i.outcome == "gone" and i.verb in _OF_OBJECTS and i.is_folded), None)
     if gone is not None:
         return f"{gone.verb} {gone.target}: the object is not there"
@@ -314,7 +314,7 @@ def _reads(look: Outlook) -> frozenset[IndexKey]:
 
 
 def _versions(look: Outlook) -> str:
-    """How new the keys are that hold what `reads` is the digest of."""
+    """Digest of the versions of the keys whose contents `reads` is the digest of."""
     if look.seen is not None:
         return digest_of_versions(look.seen.versions)
     facts = look.facts
@@ -322,7 +322,7 @@ def _versions(look: Outlook) -> str:
 
 
 def _contents(look: Outlook) -> dict[IndexKey, bytes]:
-    """What keys held that may hold something else than when the view was called last, which has woken it then."""
+    """What those keys held that may have changed since the view was called last."""
     if look.seen is None or not look.seen.versions:
         return {}
     facts = look.facts

@@ -1,6 +1,7 @@
 """Gathers what decisions are made from: out of SQL and State, and by having views called.
 
-It reads tables, and writes none. What follows from all that, `decisionrules.py` says.
+It reads tables, and writes none. It changes State: what is read comes back there, and wakes levels. What follows from
+all that, `decisionrules.py` says.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ from levelog_store.rows import IndexKey, StoredObject, ViewParent, is_of_levels,
 
 
 class Evaluator:
-    """Calls the views of levels, and reads what their decisions take from SQL."""
+    """Calls the views of levels, and reads in SQL what decisions on them need. Raises Unavailable."""
 
     def __init__(self, tables: Tables, program: Program, redactor: Redactor) -> None:
         self._tables = tables
@@ -43,7 +44,7 @@ class Evaluator:
     ) -> tuple[list[Outlook], list[ViewParent]]:
         """Look at the levels, and call the views that may see something else.
 
-        Returns the looks, and the levels that are left for the next batch, since their view takes long.
+        Returns the looks, and the levels left for the next batch, since their view takes long; all others are gone.
         """
         state, named = state_reader.state, [(wake.view, wake.parent) for wake in wakes]
         await self.refill(state, {wake.parent for wake in wakes})
@@ -116,7 +117,7 @@ class Evaluator:
                 continue
             found[name] = replace(held, body=row.body)
             is_read_whole = held.partition in state.leased or (row.uid, row.version) == (held.uid, held.version)
-            if is_read_whole and state.objects.get(name) is held:  # nothing of it was folded meanwhile, beside a timer
+            if is_read_whole and state.objects.get(name) is held:  # no fold came between, as one may beside a timer
                 state.put_back(found[name])
         return found
 
@@ -127,10 +128,7 @@ class Evaluator:
             raise CommitsLost(f"the database does not have {min(gone)}, which it was given")
 
     async def look_around(self, state_reader: StateReader) -> None:
-        """Read the levels anew that others decide on and views here look up; ask for the levels that look up a change.
-
-        Raises Unavailable.
-        """
+        """Read anew the levels of other processes that views here look up; wake the levels here that see a change."""
         state = state_reader.state
         places = {place: parent_at(place) for place in state.readers if _is_of_others(state, place)}
         if not places:

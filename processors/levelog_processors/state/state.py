@@ -34,8 +34,8 @@ from levelog_store.rows import (
 class State(Contents):
     """The fold of all partitions up to a position, and the levels that rest on it.
 
-    `fold` tells what records change, and changes nothing; `apply` takes those changes. `take` takes a decision that is
-    committed. `recall` takes changes of records that levels were decided on before: their objects and entries, and
+    `fold` tells what records change, and changes nothing; `apply` takes those changes. `take` takes a decision before
+    its commit. `recall` takes changes of records that levels were decided on before: their objects and entries, and
     which levels are to be decided anew. `tables.py` and `evaluating.py` put in what SQL has of other processes' levels.
     """
 
@@ -48,7 +48,7 @@ class State(Contents):
         self.writes = OpenWrites()
         """Writes under way."""
         self.at_rest = set[ViewParent]()
-        """Levels in sync whose last writes are settled and did not fail: SQL tells no more of these."""
+        """Levels in sync whose last writes are settled and did not fail: their intents need not be read."""
         self.outdated = Outdated()
         """Levels that changed code has not decided on yet, if they are leased."""
         self.leased: Collection[int] = range(partitions)
@@ -59,12 +59,12 @@ class State(Contents):
         self.is_pressing = False
         """What the tables do not have of objects and entries has to be there with the next commit."""
         self.newest_of_levels = 0
-        """The newest version of a key of levels, which is counted, since no record changes such keys."""
+        """The newest version that was counted for a key of levels; a record that drops levels gives its sequence."""
 
     # -- fold
 
     def fold(self, part: Sequence[LoggedRecord], *, counts_rounds: bool = True) -> Changes:
-        """What one of the `parts` of a batch changes, if its records are not folded yet.
+        """What one of the `parts` of a batch changes; its records must not be folded yet.
 
         Without `counts_rounds`, its receipts are not compared with the rounds of levels: those are another process's,
         or ahead of the records.
@@ -82,7 +82,7 @@ class State(Contents):
         Levels of views that are to be decided `anew` are woken, and those that changed code has not decided on.
         """
         for place in self.readers.keys() & changes.keys.keys():
-            del changes.keys[place]  # written with what read it, whatever the batches are now
+            del changes.keys[place]  # the tables have its version, however records fall into batches now
         self._hold(changes)
         self._go([level for level in changes.gone if level[0] in anew], is_leased=True)
         self.ask({level: wake for level, wake in changes.wakes.items() if level[0] in anew or level in self.outdated})
@@ -100,9 +100,9 @@ class State(Contents):
         wakes = self._woken(changes)
         if is_leased:
             self._end(changes)
-            # what no record tells when it is folded again, with the levels of later ones
+            # folded again, beside levels that are ahead of them, the records would not tell this
             self.is_pressing |= bool(orphans) or any(each.record.verb == "call" for each in changes.receipts)
-        else:  # a filter may show other levels of the object, which its own process has decided on before
+        else:  # by its filters an object may have other levels now, on which its own process has decided already
             self.wake_lookups(self._looked_up(changes), wakes)
         self.ask(wakes)
         self.noted = self.unwritten
@@ -156,7 +156,7 @@ class State(Contents):
                 self.ends.levels.pop(level, None)
 
     def _woken(self, changes: Changes) -> dict[ViewParent, Wake]:
-        """Levels that records ask for: of their parents, of keys that they read, of targets that they have written."""
+        """Levels whose parent, or a key that they read, or a target that they wrote, records have changed."""
         wakes = Changes(wakes=dict(changes.wakes))
         for each in changes.replaced:
             for level, row in self.levels.items():
@@ -191,7 +191,7 @@ class State(Contents):
         return {place: causes for place, causes in found.items() if place in self.readers}
 
     def _end(self, changes: Changes) -> None:
-        """Note what SQL is to be told of the records: intents that end, observations, checkpoints."""
+        """End what the records end, here and, noted in `ends`, in SQL: intents, levels, observations, checkpoints."""
         ends = self.ends
         ends.checkpoints |= changes.checkpoints
         ends.observations += changes.observations
@@ -280,7 +280,7 @@ class State(Contents):
     # -- decide
 
     def mark_written(self, *, is_mirrored: bool = True) -> None:
-        """Take what was noted as being in SQL; not objects, entries and lists, unless these `is_mirrored`."""
+        """Take what was noted as being in SQL; objects, entries and lists only if `is_mirrored`."""
         self.ends, self.unwritten_reads = Ends(), {}
         self.wakes.mark_written()
         if is_mirrored:
@@ -289,7 +289,7 @@ class State(Contents):
         self.let_go()
 
     def take(self, decided: Decided) -> None:
-        """Take a decision that is committed."""
+        """Take a decision before its commit; should that fail, `Engine.load` makes another State."""
         level, partition = decided.name, decided.wake.partition
         self.levels[level] = decided.level
         self.set_reads(
@@ -314,7 +314,7 @@ class State(Contents):
                 self.wakes.ask(level, wake)
 
     def confirm(self, confirmed: Iterable[Decided], changed: Mapping[IndexKey, tuple[int, ...]]) -> None:
-        """Take decisions that change nothing in the tables; `changed` are keys of their levels, unknown until now.
+        """Take decisions that change nothing in the tables; `changed` are the keys under which others look them up.
 
         Asks for the levels that may have looked these up meanwhile.
         """
@@ -326,7 +326,7 @@ class State(Contents):
         self.let_go()
 
     def renew(self, level: ViewParent) -> None:
-        """Note that changed code has decided on a level, or has no use for it; from now on its wake has a row."""
+        """Note that changed code has decided on a level, or has no use for it; from now on its wake is written."""
         if self.outdated.end(level):
             self.wakes.unwritten.add(level)
 
@@ -353,7 +353,7 @@ class State(Contents):
                     merge_wake(wakes, level, Wake(row.partition, causes))
 
     def handled(self) -> list[StoredObject]:
-        """Deleted objects of leased partitions with nothing left to handle, or that was given up."""
+        """Deleted objects of leased partitions whose deletion is handled, or given up."""
         rows = [
             row
             for place in self.of_resources
@@ -381,7 +381,7 @@ class State(Contents):
             self.drop(row.object)
 
     def forget_old(self, before: int) -> None:
-        """Forget the deletions, and the changes of keys with no values and readers, of records before that one.
+        """Forget tombstones of records before that one, and versions as old of keys with neither values nor readers.
 
         SQL is told by whoever prunes it.
         """

@@ -1,4 +1,4 @@
-"""Makes all calls of users' functions: within their limits, one at a time for each key.
+"""Makes the calls of handlers and effects: within their limits, one at a time for each key.
 
 It stores nothing. Who asks says what the call is for, keeps its result, and asks again after a failure.
 """
@@ -22,7 +22,7 @@ T = TypeVar("T")
 AT_ONCE: Final = 10
 """Attempts that may follow on one another at once."""
 PATIENCE: Final = timedelta(seconds=5)
-"""Between two looks whether a function has returned that outlasts its time: the count of attempts stays as it is."""
+"""Least delay while a function outlasts its time: its attempts do not count, so that the schedule does not grow."""
 
 
 Called: TypeAlias = EffectHandler | CalledHandler
@@ -79,9 +79,9 @@ class Executor:
     ) -> None:
         """`subject` is what messages call a key. `schedule` gives the delay after an attempt that says nothing of it.
 
-        It gets the number of the attempt, and the longest delay. After `at_once` attempts there is a second at least
-        between two. `clean` takes secrets out of a text. `on_found` hears of a key whose function has returned although
-        its time was over.
+        It gets the number of the attempt, and the longest delay. A delay that an attempt or `backoff` gives is a second
+        at least after `at_once` attempts. `clean` takes secrets out of a text. `on_found` hears of a key whose function
+        has returned although its time was over.
         """
         self._clock = clock
         self._schedule = schedule
@@ -94,7 +94,7 @@ class Executor:
         self._outlasting: dict[Hashable, Called] = {}
         """Functions with such a limit that outlast their time, and keep their places, by key."""
         self.tasks = RunningTasks()
-        """Calls that go on; who has the key of one that is cancelled makes it again."""
+        """Calls that go on; who asked for one that is cancelled asks again."""
 
     async def close(self, within: timedelta = timedelta(0)) -> None:
         """Drain the calls, then end what still runs of their functions, as far as it can be ended."""
@@ -107,11 +107,11 @@ class Executor:
         return None if limit is None else attempt.since + limit - self._clock()
 
     async def make(self, attempt: Attempt, call: Callable[[timedelta], Awaitable[T]]) -> T | Failure:
-        """Make an attempt; `call` gets the time that it may take. What it raises is a failure."""
+        """Make an attempt: `call` gets its time, and has `run` call the function. What it raises is a failure."""
         limits = attempt.of.limits
         limit, left = limits.timeout, self.time_left(attempt)
         try:
-            if left is not None and attempt.number > 1:  # one attempt is made, however long nobody was there
+            if left is not None and attempt.number > 1:  # the first is made however late it is
                 if left <= timedelta(0):
                     raise GiveUp(limits.out_of_time)  # noqa: TRY301 - told as if the function had said it
                 limit = min(limit, left)
@@ -122,7 +122,7 @@ class Executor:
     async def run(self, attempt: Attempt, function: Callable[[], Any], limit: timedelta) -> Any:
         """Call the function, once a place is free: its time begins then; one that outlasts it keeps its place."""
         of, key, most = attempt.of, attempt.key, attempt.of.limits.max_concurrency
-        if most is None or self.functions.is_lost(key):  # which is refused
+        if most is None or self.functions.is_lost(key):  # then it raises StillRuns
             return await self.functions.run(key, function, limit, is_async=of.is_async)
         place = self._places.setdefault(of, asyncio.Semaphore(most))
         await place.acquire()
@@ -147,16 +147,16 @@ class Executor:
         """What follows from an error of an attempt; logs it unless it is Retry, GiveUp or levelog's own."""
         of, limits = attempt.of, attempt.of.limits
         text, delay = words_for(of.title, error), limits.backoff
-        is_limited, is_called, did_nothing = True, True, False
+        is_limited, is_counted, did_nothing = True, True, False
         match error:
             case GiveUp():
                 return Failure(error=text, is_final=True)
             case StillRuns():
                 delay = max(self._schedule(attempt.number, attempt.longest), PATIENCE)
-                is_limited, is_called = False, False
+                is_limited, is_counted = False, False
             case Retry():
                 delay = limits.backoff if error.asked is None else error.asked
-                is_limited, did_nothing = error.is_counted, True
+                is_limited, did_nothing = error.is_limited, True
             case _:
                 if not isinstance(error, HandlerFault):
                     kind, _, name = of.title.rpartition(" ")
@@ -170,7 +170,7 @@ class Executor:
         left = self.time_left(attempt)
         if left is not None and delay >= left:
             return Failure(error=f"{text} ({limits.out_of_time})", is_final=True)
-        return Failure(error=text, delay=delay, is_counted=is_called, did_nothing=did_nothing)
+        return Failure(error=text, delay=delay, is_counted=is_counted, did_nothing=did_nothing)
 
 
 def words_for(title: str, error: Exception) -> str:

@@ -1,10 +1,10 @@
-"""The outbox, the table `intents`: actuators claim intents, keep their claims, and give intents back.
+"""The outbox, the table `intents`: who decides or sends claims intents, keeps claims, and gives intents back.
 
 Each function runs in the transaction of its caller, who commits it before anything is sent, so that no two actuators
 send one intent. Nothing here sends, or says what came of an intent: that is `outcomes.py`.
 
-`pending`: nothing took effect, and a processor may withdraw it; so is a call that has used up its attempts, whatever
-these did. `claimed`: a request may have taken effect, even after the claim has ended; the next claimant reads the
+`pending`: nothing took effect, or a call has used up its attempts; a processor may withdraw it, and until then it is
+claimed again. `claimed`: a request may have taken effect, even after the claim has ended; the next claimant reads the
 target before it writes. `due_at` is when an intent may be claimed, NULL for at once; while somebody holds it, the end
 of the claim; for a written one, since when the log should show it. `expires_at` is the end of the claim, or when the
 intent was given back. All times are the database's.
@@ -76,7 +76,7 @@ def is_unsettled(table: FromClause) -> ColumnElement[bool]:
 
 
 OfCalls: TypeAlias = Literal["any", "others", "these"]
-"""Calls to be claimed: any, all but those of some effects, or these alone and no writes."""
+"""What is claimed: writes and all calls, writes and the calls of other effects, or the calls of these effects alone."""
 
 IS_IN_SCOPE: Final = intents.c.scope == OF_SCOPE
 IS_OWNERS: Final = and_(intents.c.state == CLAIMED, intents.c.owner == bindparam("by"))
@@ -248,7 +248,7 @@ async def insert_claimed(
         return set()
     by = {"of_scope": scope.number, "by": claiming.owner, "number": claiming.number}
     names = tuple(name for name in rows[0] if name not in _SET_BY_CLAIM)
-    # whoever inserts one for a target waits for another that does: all in one order; of a target, as they were decided
+    # a unique index has inserts for one target wait for each other: all go in order of targets, then as decided
     given = [{f"new_{name}": row[name] for name in names} | by for row in sorted(rows, key=itemgetter("target"))]
     is_single = len(rows) == 1
     inserted = await connection.execute(insert_free(connection.dialect, claiming.lease, names, is_single), given)
@@ -266,7 +266,7 @@ def insert_free(dialect: Dialect, lease: timedelta, names: tuple[str, ...], is_a
     others = [intents.c.scope == OF_SCOPE, intents.c.target == bindparam("new_target", type_=Text)]
     is_free = ~select(literal_column("1")).where(*others, intents.c.state.in_((PENDING, CLAIMED))).exists()
     row = select(*given, *values.values()).where(is_free)
-    # of two that are inserted at once for a target, the one that commits later is left to be claimed after the other
+    # of two at once for a target, the one that commits later is not inserted: the caller writes it as pending
     statement = insert_for(dialect, intents).from_select([*names, *values], row).on_conflict_do_nothing()
     return statement.returning(intents.c.key) if is_answered else statement
 
@@ -459,7 +459,7 @@ def _next_due(dialect: Dialect) -> Select[Any, datetime]:
 
 
 async def end_claims(connection: AsyncConnection, scope: Scope, *conditions: ColumnElement[bool]) -> int:
-    """End claims at once whose processes, it is certain, no more act on them; returns how many."""
+    """End the claims that meet the conditions; nobody may be acting on them any more. Returns how many."""
     table, moment = intents.c, now(connection.dialect)
     are_held = locked(connection.dialect, intents, table.state == CLAIMED, table.owner != "", *conditions)
     ended = update(intents).where(are_held).values(due_at=moment, expires_at=moment, owner="")

@@ -101,7 +101,8 @@ schema of this database."""
 
 _OURS_IN_SQLITE: Final = text("SELECT name FROM sqlite_master WHERE type = 'view' AND sql GLOB :text")
 _TEXT_OF_OURS: Final = "*, scopes.cluster \nFROM * \nWHERE *scopes.application = '*"
-"""How SQLAlchemy breaks the lines of what `_made` makes; beside the tables there may be views of the user's own."""
+"""How SQLAlchemy breaks the lines of what `_made` makes: if it changes them, both have to be found. Beside the tables
+there may be views of the user's own."""
 
 
 async def replace_views(database: Database, application: str, views: Sequence[SqlView]) -> bool:

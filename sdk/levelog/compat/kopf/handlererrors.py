@@ -15,7 +15,7 @@ from levelog.layers import described
 class TemporaryError(Retry):
     """Raised by a handler that is to be called again, `delay` seconds later; None: at once."""
 
-    is_counted: ClassVar[bool] = False
+    is_limited: ClassVar[bool] = False
 
     def __init__(self, message: str = "", delay: float | timedelta | None = 60) -> None:
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay or 0
@@ -29,7 +29,7 @@ class PermanentError(GiveUp):
 class InnerPending(Retry):
     """Some handlers inside of one have to be called again."""
 
-    is_counted: ClassVar[bool] = False
+    is_limited: ClassVar[bool] = False
 
 
 class HandlerTimeoutError(PermanentError):

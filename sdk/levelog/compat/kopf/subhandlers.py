@@ -18,7 +18,7 @@ from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.given.keywords import Patch, call_keywords
 from levelog.compat.kopf.handlererrors import InnerPending, TryLimits, judged
 from levelog.compat.kopf.options import BACKOFF
-from levelog.layers import Threads, containing, described
+from levelog.layers import Threads, containing
 from levelog_base.errors import OperatorError
 
 
@@ -112,7 +112,7 @@ class Calls:
     def _failed(self, handler: InnerHandler, progress: InnerProgress, error: Exception) -> None:
         found = judged(error, handler.limits, progress.retry + 1, handler.backoff)
         if isinstance(found.error, InnerPending):
-            progress.wait, progress.error = found.delay, described(found.error)
+            progress.wait, progress.error = found.delay, str(found.error)
             return
         progress.retry += 1
         if found.is_odd:
