@@ -39,7 +39,7 @@ async def handled(side: Side, cluster: ControlPlane, folder: Path) -> tuple[Any,
     try:
         await handlers.tells("big")
         with suppress(TimeoutError):
-            await until(is_calm, "the result")
+            await until(is_calm, "the result", seconds=15)
         return await status(), len(handlers.told("big"))
     finally:
         handlers.kill()

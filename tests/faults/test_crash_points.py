@@ -98,7 +98,7 @@ class Running:
             self.deployment.check()
             return await self.has_converged()
 
-        await until(has_converged, f"{self.shop.wanted}, and levels in sync", seconds=60, pause=0.1)
+        await until(has_converged, f"{self.shop.wanted}, and levels in sync", pause=0.1)
 
 
 @asynccontextmanager
@@ -182,7 +182,7 @@ async def is_killed_at(setup: Running, seam: Seam, nth: int) -> bool:
     async def is_decided() -> bool:
         return point.has_struck or await setup.has_converged()
 
-    await until(is_decided, f"the end of {seam.role}, or convergence", seconds=60, pause=0.1)
+    await until(is_decided, f"the end of {seam.role}, or convergence", pause=0.1)
     point.disarm()
     if point.has_struck:
         await deployment.end_leases()

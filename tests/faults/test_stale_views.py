@@ -212,7 +212,7 @@ async def test_an_operator_that_sees_late_or_dies_between_steps_writes_nothing_w
         )
         async with view.held():
             await view.edit(story.turned)
-            await strike.until_applied(seconds=60)
+            await strike.until_applied()
             view.start()
             await until(lambda: watched(view, story), "watches that show nothing")
         await view.until_written(story.writes)

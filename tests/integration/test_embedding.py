@@ -111,7 +111,13 @@ async def test_the_flag_that_kopf_takes_stops_it(
         liveness_endpoint="http://127.0.0.1:0/healthz",
     )
     task = asyncio.create_task(work)
-    await _until_or_failed(task, lambda: "made shop" in capsys.readouterr().out)
+    said = list[str]()
+
+    def is_said() -> bool:
+        said.append(capsys.readouterr().out)  # a part of a line, at times
+        return "made shop" in "".join(said)
+
+    await _until_or_failed(task, is_said)
     flag.set()
     await task
 

@@ -10,6 +10,7 @@ from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.look.levelpages import LevelQuery, read_level_lines
+from levelog_store.look.overview import LevelLine
 from rigs.crowd import Crowd
 from rigs.kinds import manifest
 from rigs.levelog import Levelog, define_webs
@@ -53,11 +54,14 @@ async def test_each_handler_and_timer_runs_as_often_at_a_time_as_it_says_and_the
             await until(are_noted, "the objects that the handler without a limit was called for")
             await provisioning.come_to(running=2, came=2)
             await rotating.come_to(running=1, came=1)
-            async with running.database.reading() as connection:
-                told = await read_level_lines(connection, running.scope, LevelQuery(view="provision"))
-            waiting = [line for line in told if " waits: " in line.told_reason]
             waits = "2 such calls are under way, 4 wait"
-            assert [line.told_reason.partition(" waits: ")[2] for line in waiting] == [waits] * 4
+
+            async def those_that_wait() -> list[LevelLine]:
+                async with running.database.reading() as connection:
+                    told = await read_level_lines(connection, running.scope, LevelQuery(view="provision"))
+                return [line for line in told if line.told_reason.endswith(f" waits: {waits}")]
+
+            waiting = await until(those_that_wait, "four that wait", accept=lambda found: len(found) == 4)
             for options in ((), ("--full",)):
                 shown = await levelog.ends("why", waiting[0].parent, "--view", "provision", *options)
                 assert f": pending: {waits}" in shown.stdout, shown

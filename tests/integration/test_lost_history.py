@@ -113,7 +113,9 @@ async def test_invariant_9_what_happened_while_nobody_read_is_folded_before_anyt
     nats_server: NatsServer, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a connection that is lost, and with one that stands still, as in a process that was paused."""
-    monkeypatch.setattr(waiting, "MOST_HELD_UP", timedelta(minutes=5))
+    for patience in ("MOST_HELD_UP", "LOOK_PATIENCE"):
+        monkeypatch.setattr(waiting, patience, timedelta(minutes=5))
+    monkeypatch.setattr(waiting, "SEVERAL", 1)  # however few come first
     async with standing_still(nats_server, tmp_path) as (stack, proxy, stream):
         processor = stack.start()
         await stack.folded(await stack.listed(web("shop", 1, replicas=0)))

@@ -2,8 +2,12 @@
 
 import asyncio
 import sys
+from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
+from levelog_processors import waiting
 from levelog_processors.health import WorkProgress
 from levelog_processors.processor import Processor
 from rigs.nats import NatsServer
@@ -22,8 +26,9 @@ async def is_over(processor: Processor) -> bool:
 
 
 async def test_a_processor_tells_how_far_it_has_folded_what_was_there_before(
-    nats_server: NatsServer, database_url: str
+    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(waiting, "AT_ONCE", timedelta(minutes=1))  # the log says where it ends before it is folded
     async with Processing(nats_server.url, database_url) as stack:
         webs = [web(f"w{n}", n + 1, replicas=0) for n in range(2_500)]
         await asyncio.gather(*(stack.tell(*webs[start::50]) for start in range(50)))

@@ -52,13 +52,15 @@ async def test_a_view_that_asks_is_woken_when_history_is_lost_and_when_it_is_lis
         assert processor.calls.functions == {"webs/freshness": 1, "webs/others": 1}
         await stack.folded(await stack.mark(GapNoted(resource=PODS, reason="410", since=Version(7), time=NOON)))
         assert await statuses(stack) == {"freshness": "drifting", "others": "in_sync"}
+        told = dict(processor.calls.functions)  # of "freshness" two, or more if the marks came in several batches
         begun, ended = lists_done(PODS, 9)
         await stack.folded(await stack.mark(begun))
         assert await statuses(stack) == {"freshness": "drifting", "others": "in_sync"}
-        assert processor.calls.functions == {"webs/freshness": 2, "webs/others": 1}
+        assert processor.calls.functions == told
         await stack.folded(await stack.mark(ended))
         assert await statuses(stack) == {"freshness": "in_sync", "others": "in_sync"}
-        assert processor.calls.functions == {"webs/freshness": 3, "webs/others": 1}
+        assert processor.calls.functions["webs/freshness"] > told["webs/freshness"] > 1
+        assert processor.calls.functions["webs/others"] == told["webs/others"] == 1
 
 
 async def test_an_index_is_not_stale_while_its_objects_are_listed_for_the_first_time(

@@ -109,6 +109,8 @@ async def in_sync(levelog: Levelog, sdk: str) -> None:
     with levelog.start("run", "operator.py", *ANYWHERE) as running:
         listener = await Listener.of(running)
         await listener.says("/metrics", 200, 'levelog_writes_total{outcome="written"} 3.0')
+        for view in ("webs/pods", "webs/paged"):
+            await listener.says("/metrics", 200, f'levelog_levels{{status="in_sync",view="{view}"}} 1.0')
         (levelog.folder / "order").touch()
         await listener.says("/metrics", 200, 'levelog_calls_total{function="webs/page",outcome="returned"} 1.0')
         assert await running.stops() == 0

@@ -103,7 +103,7 @@ class Browser:
         answer = await self._tell("Runtime.evaluate", told)
         return answer["result"].get("value")
 
-    async def shows(self, selector: str, *texts: str, seconds: float = 30.0) -> str:
+    async def shows(self, selector: str, *texts: str, seconds: float = 90.0) -> str:
         """Wait for an element that reads so; returns its text."""
 
         async def find() -> str:

@@ -27,7 +27,7 @@ class Crowd:
         """Stay in a thread, and leave."""
         self.enter()
         try:
-            self._doors.acquire(timeout=60)
+            self._doors.acquire(timeout=240)
         finally:
             self.leave()
 
@@ -35,7 +35,7 @@ class Crowd:
         """The same in the event loop."""
         self.enter()
         try:
-            await until(self._is_let_out, "a way out", seconds=60, pause=0.001)
+            await until(self._is_let_out, "a way out", seconds=240, pause=0.001)
         finally:
             self.leave()
 

@@ -174,7 +174,7 @@ class Rule:
         """Wait until `release` was called."""
         await self._released.wait()
 
-    async def until_applied(self, times: int = 1, *, seconds: float = 30.0, where: str = "") -> ApiRequest:
+    async def until_applied(self, times: int = 1, *, seconds: float = 90.0, where: str = "") -> ApiRequest:
         """Wait until it was carried out so many times; return the request of the last. `where` is told if it is not."""
         await until(
             lambda: len(self.applied) >= times, f"{where or self.action} carried out {times} times", seconds=seconds

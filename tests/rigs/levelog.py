@@ -82,7 +82,7 @@ class Levelog:
     async def ends(
         self,
         *arguments: str | Path,
-        seconds: float = 60.0,
+        seconds: float = 90.0,
         env: Mapping[str, str] | None = None,
         typed: str = "",
         is_preloaded: bool = True,
@@ -170,7 +170,7 @@ class Running(Process):
         with Path(os.devnull).open("rb") as stdin:
             return _forked([*map(str, argv)], (stdin, output, output), env, folder)
 
-    async def says(self, *texts: str, seconds: float = 60.0) -> str:
+    async def says(self, *texts: str, seconds: float = 90.0) -> str:
         """Wait until its log has a line with all the texts; returns the first one."""
 
         async def said() -> str:
@@ -185,7 +185,7 @@ class Running(Process):
         """Wait until it serves pages; their URL."""
         return (await self.says("pages of ", seconds=120)).rpartition(" ")[2]
 
-    async def ends(self, *, seconds: float = 60.0) -> int:
+    async def ends(self, *, seconds: float = 90.0) -> int:
         """Wait until it has ended; returns its status, negative for a signal."""
         await until(lambda: not self.is_running, f"the end of {self.name}", seconds=seconds)
         return int(self._child.returncode or 0)
@@ -193,7 +193,7 @@ class Running(Process):
     async def stops(self, wish: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end and wait for that; returns its status."""
         os.kill(self.pid, wish)
-        return await self.ends(seconds=30)
+        return await self.ends()
 
 
 def _is_forkable(env: Mapping[str, str]) -> bool:

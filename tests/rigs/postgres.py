@@ -162,6 +162,7 @@ class PostgresServer(PostgresDatabases, Server):
             "unix_socket_directories": "",
             "fsync": durability,
             "full_page_writes": durability,
+            "autovacuum": "off",  # tests say when tables are analyzed
         }
         self._account = ACCOUNT_FOR_ROOT if os.geteuid() == 0 else None
         self.folder = Path(tempfile.mkdtemp(prefix="levelog-postgres-", dir="/var/tmp" if is_durable else None))

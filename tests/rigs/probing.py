@@ -26,11 +26,11 @@ class Listener(NamedTuple):
         """One request."""
         return await get(f"http://127.0.0.1:{self.port}{path}", Accept=accepts)
 
-    async def is_ready(self, *, seconds: float = 60.0) -> Page:
+    async def is_ready(self, *, seconds: float = 90.0) -> Page:
         """Wait until it is."""
         return await self.says("/readyz", 200, "readyz check passed", seconds=seconds)
 
-    async def says(self, path: str, status: int, text: str, *, seconds: float = 30.0) -> Page:
+    async def says(self, path: str, status: int, text: str, *, seconds: float = 90.0) -> Page:
         """Wait until a probe has this status, and this text in it."""
         last = Page(0, "", {})
 

@@ -138,7 +138,7 @@ class Processing(Assembled):
     async def ended(self, name: str = "one") -> BaseException | None:
         """Wait until a processor ends by itself; what it failed with."""
         task = self._tasks.pop(name)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             return (await asyncio.gather(task, return_exceptions=True))[0]
 
     async def tell(self, *records: ObjectSeen | ObjectDeleted | ReceiptNoted) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from levelog import OperatorError
+from levelog_testing import pacing
 from rigs.kopffiles import Shop, kopf_run, load_kopf
 
 KINDS = {"async def": "await ", "def": ""}
@@ -123,8 +124,10 @@ def test_time_passes_once_a_plain_daemon_has_asked_whether_to_end(tmp_path: Path
 @pytest.mark.parametrize("patched", [{}, {"status": {"phase": "cleaned up"}}])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_object_stays_until_its_daemon_has_cleaned_up_and_its_patch_is_written(
-    tmp_path: Path, kind: str, patched: dict[str, Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, patched: dict[str, Any]
 ) -> None:
+    monkeypatch.setattr(pacing, "_ENDS_WITHIN", 60.0)
+    monkeypatch.setattr(pacing, "PATIENCE", timedelta(minutes=1))
     source = f"""
     @kopf.daemon("example.com", "v1", "shops", cancellation_backoff=60)
     {kind} follow(stopped, patch, body, **_):

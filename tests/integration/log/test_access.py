@@ -142,8 +142,8 @@ async def test_an_nkey(tmp_path: Path) -> None:
 
 async def test_credentials_are_read_again_when_they_have_expired(tmp_path: Path) -> None:
     accounts = Accounts()
-    file = accounts.write_credentials(tmp_path / "user.creds", seconds=3)
     async with NatsServer(settings=accounts.settings) as server:
+        file = accounts.write_credentials(tmp_path / "user.creds", seconds=8)
         async with await connect(server.url, access=NatsAccess(credentials_file=file), timeout=LONG) as connection:
             await ensure_stream(connection, Cluster("c"))
             accounts.write_credentials(file)
@@ -157,14 +157,12 @@ async def test_credentials_are_read_again_when_they_have_expired(tmp_path: Path)
 
 async def test_credentials_that_have_expired_end_what_waits(tmp_path: Path) -> None:
     accounts = Accounts()
-    file = accounts.write_credentials(tmp_path / "user.creds", seconds=3)
-    async with (
-        NatsServer(settings=accounts.settings) as server,
-        await connect(server.url, access=NatsAccess(credentials_file=file), timeout=LONG) as connection,
-    ):
-        await refused(connection, "refused the credentials")
-        with pytest.raises(ConfigurationError, match="refused the credentials"):
-            await connection.request("$JS.API.INFO")
+    async with NatsServer(settings=accounts.settings) as server:
+        access = NatsAccess(credentials_file=accounts.write_credentials(tmp_path / "user.creds", seconds=8))
+        async with await connect(server.url, access=access, timeout=LONG) as connection:
+            await refused(connection, "refused the credentials")
+            with pytest.raises(ConfigurationError, match="refused the credentials"):
+                await connection.request("$JS.API.INFO")
 
 
 async def refused(connection: Connection, match: str) -> None:

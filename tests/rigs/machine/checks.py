@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from levelog.levels import drift_between
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.subjects import partition_of
 from levelog_log.notifications import Topic
@@ -59,7 +58,7 @@ def named_level(view: str, parent: str) -> tuple[str, ObjectKey]:
 
 
 def drifts(outcome: Outcome) -> bool:
-    return not outcome.error and not outcome.blocked and bool(drift_between(outcome.desired, outcome.actual))
+    return not outcome.error and not outcome.blocked and outcome.desired != outcome.actual
 
 
 def is_led_to(call: Call, last: Call, tables: Tables, effects: Effects, happenings: Sequence[Happening]) -> bool:

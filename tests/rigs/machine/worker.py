@@ -91,7 +91,7 @@ class Worker:
         self.skew = timedelta(0)
         """How far the clock of its machine is ahead of the database's."""
         self.owner = owner
-        self._leases = Leases(self._database, scope, owner=owner)
+        self._leases = Leases(self._database, scope, owner=owner, duration=timedelta(days=1))  # a step ends them
         self._gate = _Gate()
         self._engine = Engine(
             SqlTables(self._database, scope), program, patience=None, caller=self._gate, most_bodies=0

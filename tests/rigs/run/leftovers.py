@@ -30,14 +30,17 @@ def no_thread_is_left() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def logs_are_as_before() -> Iterator[None]:
     """Undoes what a command that ran in this process did to the loggers of all."""
-    named = map(logging.getLogger, list(logging.root.manager.loggerDict))
-    handlers, levels = logging.root.handlers[:], {each: each.level for each in (logging.root, *named)}
+    handlers, levels = logging.root.handlers[:], {each: each.level for each in _loggers()}
     yield
     logging.root.handlers[:] = handlers
-    for logger, level in levels.items():
-        if logger.level != level:
+    for logger in _loggers():
+        if logger.level != (level := levels.get(logger, logging.NOTSET)):
             logger.setLevel(level)
     logging.captureWarnings(capture=False)
+
+
+def _loggers() -> list[logging.Logger]:
+    return [logging.root, *map(logging.getLogger, list(logging.root.manager.loggerDict))]
 
 
 def _place(thread: threading.Thread) -> str:

@@ -47,7 +47,7 @@ SETTINGS: Final = ActuatorSettings(
 LONG: Final = timedelta(hours=1)
 ROUNDS: Final = 25
 """Of the event loop, after which what was woken has left its wait."""
-PATIENCE_SECONDS: Final = 20.0
+PATIENCE_SECONDS: Final = 90.0
 FAILURES: Final = {"fails": ValueError("as it is told"), "retries": Retry("as it is told", delay=timedelta(0))}
 
 
