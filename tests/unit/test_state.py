@@ -148,6 +148,7 @@ FIRST, NEXT = web("shop", 1, uid="first"), web("shop", 9, uid="next")
         ([FIRST, called("first"), deleted(FIRST, 2), called("first")], set[str]()),
         ([FIRST, called("first"), NEXT, called("next")], {"next"}),
         ([FIRST, called("first"), NEXT, called("first")], {"first"}),
+        ([FIRST, called("first"), called("next"), NEXT], {"next"}),
         ([FIRST, called("first"), deleted(FIRST, 2), NEXT, called("next")], {"next"}),
     ],
 )

@@ -265,8 +265,10 @@ class Fold:
         ended = {each.record.uid for each in story} | ({before.uid} if before is not None else set())
         if ended := ended - {record.uid}:
             self._forget_calls(views, sorted(ended), logged)
-        if ended or any(each.is_deletion for each in story):
-            self._changes.calls_forgotten[name] = ()  # all if any(each.is_deletion for each in story) else ended
+        if any(each.is_deletion for each in story):
+            self._changes.calls_forgotten[name] = ()
+        elif ended:
+            self._changes.calls_forgotten[name] = ended
         indices = self._program.indices_of(resource)
         if indices:
             fresh = [
