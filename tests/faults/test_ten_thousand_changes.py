@@ -143,8 +143,12 @@ async def test_invariant_7_what_users_change_is_answered_by_just_the_writes_that
         for name, (appended, wanted) in (await script.entries()).items():
             assert appended == wanted, name
     audited = await private_control_plane.audit.writes()
-    by_levelog = [write for write in audited if write.user_agent.startswith("levelog") and write.name in script.names]
-    assert len(by_levelog) == sum(1 for _ in versions(deployments)), "the proxies saw what the audit log tells"
+    by_levelog = Counter(
+        (w.verb, w.name) for w in audited if w.user_agent.startswith("levelog") and w.name in script.names
+    )
+    seen = Counter((verb, name) for verb, name, _ in versions(deployments))
+    # The server goes on with a write that it has answered with 504, and logs it as made.
+    assert seen <= by_levelog <= seen + unsure, "the proxies saw what the audit log tells"
     kills = sum((killer.kills for killer in killers), Counter[str]())
     counts = {"changes": script.changes, "effective writes": found.total(), "errors of the server": unsure.total()}
     for what, number in (*counts.items(), *kills.items()):

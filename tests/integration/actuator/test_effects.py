@@ -143,14 +143,10 @@ async def test_an_async_effect_is_ended_at_its_time_limit(acting: Acting) -> Non
 
     async with acting.running(FEW, effects=op):
         (key,) = await acting.decide(wanted())
-
-        async def was_tried_often() -> bool:
-            return bool((await acting.rows())[key]["attempts"] > FEW.attempts)
-
-        await until(was_tried_often, "more calls than are counted")
+        # On a busy machine a call may be cancelled before it begins: wait for those that began.
+        await until(lambda: len(ended) > FEW.attempts, "more calls than are counted")
         row = (await acting.rows())[key]
     assert row["error"] == "effect page: took longer than 0.05 s and was cancelled"
-    assert len(ended) > FEW.attempts
 
 
 async def test_the_calls_of_an_effect_that_the_code_does_not_have_wait_for_newer_code(acting: Acting) -> None:
