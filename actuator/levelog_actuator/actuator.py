@@ -109,7 +109,7 @@ class Actuator:
             send=self._writes.send_part,
             listener=notifier.listen(Topic.LEVELS),
             most_bytes=lambda: publisher.stream.connection.max_payload_bytes,
-            on_found=lambda _: limited.notify(),
+            on_late_return=lambda _: limited.notify(),
         )
         self._effects = Effects(self._own, caller, self._limits, self.observers, self._ledger, on_room=limited.notify)
         every = ClaimLoop(outbox, notifier.listen(Topic.INTENT), self._until_open, self._claim)

@@ -76,7 +76,7 @@ class EffectCaller(Struct, eq=False, dict=True):
     """Writes the patches of calls; None: calls write nothing."""
     most_bytes: Callable[[], int] = lambda: MOST_PAYLOAD_BYTES
     """Most bytes of a record that the log takes."""
-    on_found: Callable[[Hashable], None] = lambda _: None
+    on_late_return: Callable[[Hashable], None] = lambda _: None
     """Hears of the key of a call whose function has returned after its time."""
 
     @cached_property
@@ -88,7 +88,7 @@ class EffectCaller(Struct, eq=False, dict=True):
             schedule=lambda number, longest: self.settings.delay(number, most=longest),
             at_once=self.settings.attempts,
             clean=self.redactor.redact_text,
-            on_found=self.on_found,
+            on_late_return=self.on_late_return,
         )
 
     def is_daemon(self, intent: ClaimedIntent) -> bool:
@@ -136,8 +136,8 @@ class EffectCaller(Struct, eq=False, dict=True):
         except Unavailable as error:
             return Later.unsent(intent, f"its indices cannot be read: {error}", self.settings.outage)
 
-        async def make(limit: timedelta) -> Ended:
-            result = await self.executor.run(attempt, lambda: effect.function(**arguments), limit)
+        async def make() -> Ended:
+            result = await self.executor.run(attempt, lambda: effect.function(**arguments))
             if effect.yielding is not None:
                 effect.yielding.refuse_secrets(result, self.redactor)
             return self._done(call, effect.kept(result))

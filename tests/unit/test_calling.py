@@ -49,7 +49,7 @@ async def call(caller: Caller, function: Callable[..., Any], *, limit: timedelta
 
 async def is_back(caller: Caller, *names: str) -> None:
     async def all_are() -> bool:
-        return not any(caller.is_lost(("webs/view", f"webs.example.com/default/{name}")) for name in names)
+        return not any(caller.still_runs(("webs/view", f"webs.example.com/default/{name}")) for name in names)
 
     await until(all_are, "the functions to return")
 

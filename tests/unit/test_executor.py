@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from levelog.calls.faults import StillRuns
 from levelog.calls.limits import CallLimits
 from levelog.effects import MOST_DELAY, EffectHandler
 from levelog.handlers.injection import Lender
+from rigs.waiting import until
 from rigs.webs import NOON
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -68,7 +69,7 @@ class OnItsOwn(Retry):
 async def test_an_error_is_followed_by_another_attempt_or_by_none(
     executor: Executor, error: Exception, limits: CallLimits, number: int, delay: timedelta | None
 ) -> None:
-    async def call(_: timedelta) -> None:
+    async def call() -> None:
         raise error
 
     failure = await executor.make(attempt(limits, number), call)
@@ -88,17 +89,45 @@ async def test_an_error_is_followed_by_another_attempt_or_by_none(
     ],
 )
 async def test_an_attempt_has_no_more_time_than_is_left_of_the_call_but_the_first_one_is_made(
-    executor: Executor, number: int, since: datetime, given: timedelta | None
+    executor: Executor, monkeypatch: pytest.MonkeyPatch, number: int, since: datetime, given: timedelta | None
 ) -> None:
-    async def call(limit: timedelta) -> timedelta:
+    async def run(_key: Hashable, _function: object, limit: timedelta, *, is_async: bool) -> timedelta:
+        assert not is_async
         return limit
 
-    made = await executor.make(attempt(CallLimits(give_up_after=MINUTE), number, since), call)
+    monkeypatch.setattr(executor.functions, "run", run)
+    one = attempt(CallLimits(give_up_after=MINUTE), number, since)
+    made = await executor.make(one, lambda: executor.run(one, list))
     if given is None:
         assert isinstance(made, Failure)
         assert (made.is_final, made.error) == (True, "effect greet: it is given up 0:01:00 after it was decided")
     else:
         assert made == given
+    await executor.close()
+
+
+async def test_an_attempt_whose_time_is_over_once_it_has_a_place_is_given_up() -> None:
+    now = NOON
+    executor = Executor(subject="this object", clock=lambda: now, schedule=lambda _, most: most)
+    release, limits = threading.Event(), CallLimits(max_concurrency=1, give_up_after=MINUTE)
+    first = attempt(limits)
+    second = replace(first, key="second", number=2)
+    begun = threading.Event()
+
+    def hold() -> bool:
+        begun.set()
+        return release.wait()
+
+    calls = [asyncio.ensure_future(executor.make(first, lambda: executor.run(first, hold)))]
+    await until(begun.is_set, "the first call")
+    calls.append(asyncio.ensure_future(executor.make(second, lambda: executor.run(second, list))))
+    await asyncio.sleep(0)  # it waits for the place
+    now = NOON + MINUTE
+    release.set()
+    made, given_up = await asyncio.gather(*calls)
+    assert made is True
+    assert isinstance(given_up, Failure)
+    assert given_up.is_final
     await executor.close()
 
 
@@ -108,14 +137,14 @@ async def test_a_function_that_outlasts_its_time_keeps_its_place_until_it_return
 
     def make(key: str, function: Callable[[], Any]) -> Awaitable[Any]:
         one = replace(first, key=key)
-        return executor.make(one, lambda limit: executor.run(one, function, limit))
+        return executor.make(one, lambda: executor.run(one, function))
 
     slow = await make("slow", release.wait)
     assert "a thread cannot be ended" in slow.error
     assert "still runs" in (await make("slow", release.wait)).error
     other = asyncio.ensure_future(make("other", lambda: calls.append("other")))
     for number in range(3):  # which begin later, and need no place
-        await executor.run(replace(attempt(CallLimits()), key=number), list, SECOND)
+        await executor.run(replace(attempt(CallLimits()), key=number), list)
     assert not calls
     assert executor.outlasting(first.of) == {"slow"}
     release.set()

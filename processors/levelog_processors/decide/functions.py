@@ -181,7 +181,7 @@ class Acting:
         facts, handler = look.facts, look.facts.view.reconcile
         if handler is None:
             raise TypeError(f"view {facts.view.name} has no reconcile function")
-        is_called = not self.caller.is_lost(facts.name)
+        is_called = not self.caller.still_runs(facts.name)
         try:
             arguments = {handler.parent_parameter: handler.reader.read(facts.parent.body)}
             if look.level is not None:

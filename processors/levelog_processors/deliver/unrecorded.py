@@ -263,9 +263,9 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
         about(object=chain.object, handler=source, **where)
         given = attempt.given(digest(scope.cluster, scope.application, source, *key))
 
-        async def make(limit: timedelta) -> None:
+        async def make() -> None:
             if (arguments := _filtered(handler, partial(arguments_of, given))) is not None:
-                await self._executor.run(attempt, lambda: function(**arguments), limit)
+                await self._executor.run(attempt, lambda: function(**arguments))
                 self.on_call(source, "returned")
 
         failure = chain.failure = await self._executor.make(attempt, make)

@@ -130,7 +130,7 @@ CANCELLATION_TIME: Final = timedelta(seconds=2)
 class FunctionCaller:
     """Calls functions, at most one at a time for each key; `subject` is what messages call a key.
 
-    A function that outlasts its time limit and cannot be ended goes on; its key is lost until it returns.
+    A function that outlasts its time limit and cannot be ended goes on; nothing is called for its key meanwhile.
     """
 
     def __init__(
@@ -138,19 +138,19 @@ class FunctionCaller:
         *,
         threads: int = THREADS,
         subject: str = "this object",
-        on_found: Callable[[Hashable], None] = lambda _: None,
+        on_late_return: Callable[[Hashable], None] = lambda _: None,
     ) -> None:
-        """`on_found` hears of a key whose function has returned although its time was over."""
+        """`on_late_return` hears of a key whose function has returned although its time was over."""
         self._threads = Threads(threads)
         self._subject = subject
         self._room = asyncio.Semaphore(COROUTINES)
-        self._lost: dict[Hashable, asyncio.Task[Any] | None] = {}
+        self._outlasting: dict[Hashable, asyncio.Task[Any] | None] = {}
         """Keys whose function was left behind and goes on; its task if it is async."""
-        self._on_found = on_found
+        self._on_late_return = on_late_return
 
-    def is_lost(self, key: Hashable) -> bool:
+    def still_runs(self, key: Hashable) -> bool:
         """Tell whether the key's function still runs although its time is over."""
-        return key in self._lost
+        return key in self._outlasting
 
     async def run(self, key: Hashable, function: Callable[[], Any], limit: timedelta, *, is_async: bool) -> Any:
         """Call a function and return its result; a plain one runs in a thread, and may return a coroutine.
@@ -158,7 +158,7 @@ class FunctionCaller:
         Raises what the function raises; HandlerFault if it exceeds its time limit or exits; and StillRuns, without a
         call, while the previous call is running.
         """
-        self._refuse_lost(key)
+        self._refuse_running(key)
         if is_async:
             return await self._in_loop(key, function, limit)
         result = await self._in_thread(key, function, limit)
@@ -169,7 +169,7 @@ class FunctionCaller:
     async def close(self) -> None:
         """End the idle threads, and cancel functions that were left behind in the loop."""
         self._threads.close()
-        tasks = {task for task in self._lost.values() if task is not None}
+        tasks = {task for task in self._outlasting.values() if task is not None}
         for task in tasks:
             task.cancel()
         if tasks:
@@ -177,14 +177,14 @@ class FunctionCaller:
 
     async def _in_thread(self, key: Hashable, function: Callable[[], Any], limit: timedelta) -> Any:
         def leave() -> None:
-            self._lost[key] = None
+            self._outlasting[key] = None
 
         def call() -> Any:
             with containing():
                 return function()
 
         try:
-            return await self._threads.run(call, limit, on_left=leave, on_late=lambda: self._find(key))
+            return await self._threads.run(call, limit, on_left=leave, on_late=lambda: self._returned_late(key))
         except LeftBehind:
             raise HandlerFault(
                 f"did not return within {_shown(limit)}; a thread cannot be ended, so it goes on, and the function "
@@ -211,9 +211,9 @@ class FunctionCaller:
     ) -> tuple[asyncio.Task[Any], bool]:
         """Call an async function, and cancel it unless it has returned when `wait` has.
 
-        Returns its task, and whether it was cancelled; a task that is not done has lost its key. Raises StillRuns.
+        Returns its task, and whether it was cancelled; one that is not done goes on. Raises StillRuns.
         """
-        self._refuse_lost(key)
+        self._refuse_running(key)
         task = asyncio.create_task(awaited(function), name=f"function for {key}")
         try:
             await wait(task)
@@ -225,19 +225,19 @@ class FunctionCaller:
                     await _ended(task, CANCELLATION_TIME)
             finally:  # the caller may be cancelled here once more
                 if not task.done():
-                    self._lost[key] = task
-                    task.add_done_callback(lambda _: self._find(key))
+                    self._outlasting[key] = task
+                    task.add_done_callback(lambda _: self._returned_late(key))
         return task, is_late
 
-    def _refuse_lost(self, key: Hashable) -> None:
-        if self.is_lost(key):
+    def _refuse_running(self, key: Hashable) -> None:
+        if self.still_runs(key):
             raise StillRuns("still runs although its time is over; it will be called again when it has returned")
 
-    def _find(self, key: Hashable) -> None:
-        task = self._lost.pop(key, None)
+    def _returned_late(self, key: Hashable) -> None:
+        task = self._outlasting.pop(key, None)
         if task is not None and not task.cancelled():
             task.exception()
-        self._on_found(key)
+        self._on_late_return(key)
 
 
 async def _ended(task: asyncio.Task[Any], limit: timedelta) -> None:

@@ -1,6 +1,6 @@
-"""Makes the calls of handlers and effects: within their limits, one at a time for each key.
+"""Makes the calls of handlers and effects, within their limits, and says what follows from an error.
 
-It stores nothing. Who asks says what the call is for, keeps its result, and asks again after a failure.
+It stores nothing durable. Whoever asks says what the call is for, keeps its result, and asks again after a failure.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from levelog.handlers.injection import Given
 T = TypeVar("T")
 
 AT_ONCE: Final = 10
-"""Attempts that may follow on one another at once."""
+"""Attempts after which a delay that a function asks for, or its `backoff`, is a second at least."""
 PATIENCE: Final = timedelta(seconds=5)
-"""Least delay while a function outlasts its time: its attempts do not count, so that the schedule does not grow."""
+"""Least delay while a function outlasts its time. Attempts meanwhile do not count, so the schedule stays short."""
 
 
 Called: TypeAlias = EffectHandler | CalledHandler
@@ -39,9 +39,9 @@ class Attempt(Struct, frozen=True):
     subject: str
     """The object that it is for."""
     number: int
-    """Number from 1; attempts that do not count have that of the next one."""
+    """From 1; the next attempt has the same number if this one does not count."""
     since: datetime
-    """When the call was decided or due, or its record was made."""
+    """From when on `give_up_after` counts: when the call was decided or due, or its record was made."""
     longest: timedelta
     """The longest delay that the schedule puts before the next one."""
 
@@ -65,7 +65,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 
 class Executor:
-    """Makes the calls of one process, or of one kind."""
+    """Makes the calls of one process, or those without records."""
 
     def __init__(
         self,
@@ -75,26 +75,26 @@ class Executor:
         schedule: Callable[[int, timedelta], timedelta],
         at_once: int = AT_ONCE,
         clean: Callable[[str], str] = str,
-        on_found: Callable[[Hashable], None] = lambda _: None,
+        on_late_return: Callable[[Hashable], None] = lambda _: None,
     ) -> None:
-        """`subject` is what messages call a key. `schedule` gives the delay after an attempt that says nothing of it.
+        """`subject` is what messages call a key: "this object". `at_once` is as `AT_ONCE`.
 
-        It gets the number of the attempt, and the longest delay. A delay that an attempt or `backoff` gives is a second
-        at least after `at_once` attempts. `clean` takes secrets out of a text. `on_found` hears of a key whose function
-        has returned although its time was over.
+        `schedule` gives the delay where neither the attempt nor `backoff` does, from the number of the attempt and the
+        longest delay. `clean` takes secrets out of a text. `on_late_return` hears of a key whose function has returned
+        although its time was over.
         """
         self._clock = clock
         self._schedule = schedule
         self._at_once = at_once
         self._clean = clean
-        self.functions = FunctionCaller(subject=subject, on_found=self._find)
-        self._on_found = on_found
+        self.functions = FunctionCaller(subject=subject, on_late_return=self._returned_late)
+        self._on_late_return = on_late_return
         self._places: dict[Called, asyncio.Semaphore] = {}
         """Semaphores of functions with a limit of calls at a time."""
         self._outlasting: dict[Hashable, Called] = {}
         """Functions with such a limit that outlast their time, and keep their places, by key."""
         self.tasks = RunningTasks()
-        """Calls that go on; who asked for one that is cancelled asks again."""
+        """Those in which callers run `make`: they begin them here, `close` drains them. Whoever asked asks again."""
 
     async def close(self, within: timedelta = timedelta(0)) -> None:
         """Drain the calls, then end what still runs of their functions, as far as it can be ended."""
@@ -106,45 +106,51 @@ class Executor:
         limit = attempt.of.limits.give_up_after
         return None if limit is None else attempt.since + limit - self._clock()
 
-    async def make(self, attempt: Attempt, call: Callable[[timedelta], Awaitable[T]]) -> T | Failure:
-        """Make an attempt: `call` gets its time, and has `run` call the function. What it raises is a failure."""
-        limits = attempt.of.limits
-        limit, left = limits.timeout, self.time_left(attempt)
+    async def make(self, attempt: Attempt, call: Callable[[], Awaitable[T]]) -> T | Failure:
+        """Make an attempt by `call`, which has `run` call the function; what it raises is a failure."""
         try:
-            if left is not None and attempt.number > 1:  # the first is made however late it is
-                if left <= timedelta(0):
-                    raise GiveUp(limits.out_of_time)  # noqa: TRY301 - told as if the function had said it
-                limit = min(limit, left)
-            return await call(limit)
+            return await call()
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this call is concerned
             return self.failure(attempt, error)
 
-    async def run(self, attempt: Attempt, function: Callable[[], Any], limit: timedelta) -> Any:
-        """Call the function, once a place is free: its time begins then; one that outlasts it keeps its place."""
+    async def run(self, attempt: Attempt, function: Callable[[], Any]) -> Any:
+        """Call the function, once a place is free: its time begins then; one that outlasts it keeps its place.
+
+        Raises GiveUp where no time is left for another attempt; the first is made however late it is.
+        """
         of, key, most = attempt.of, attempt.key, attempt.of.limits.max_concurrency
-        if most is None or self.functions.is_lost(key):  # then it raises StillRuns
-            return await self.functions.run(key, function, limit, is_async=of.is_async)
+        if most is None or self.functions.still_runs(key):  # which is refused, and needs no place
+            return await self._run_now(attempt, function)
         place = self._places.setdefault(of, asyncio.Semaphore(most))
         await place.acquire()
         try:
-            return await self.functions.run(key, function, limit, is_async=of.is_async)
+            return await self._run_now(attempt, function)
         finally:
-            if self.functions.is_lost(key):
+            if self.functions.still_runs(key):
                 self._outlasting[key] = of
             else:
                 place.release()
+
+    async def _run_now(self, attempt: Attempt, function: Callable[[], Any]) -> Any:
+        limits, left = attempt.of.limits, self.time_left(attempt)
+        limit = limits.timeout
+        if left is not None and attempt.number > 1:
+            if left <= timedelta(0):
+                raise GiveUp(limits.out_of_time)
+            limit = min(limit, left)
+        return await self.functions.run(attempt.key, function, limit, is_async=attempt.of.is_async)
 
     def outlasting(self, of: Called) -> set[Hashable]:
         """Keys for which a function with a limit of calls at a time still runs although its time is over."""
         return {key for key, each in self._outlasting.items() if each is of}
 
-    def _find(self, key: Hashable) -> None:
+    def _returned_late(self, key: Hashable) -> None:
         if (of := self._outlasting.pop(key, None)) is not None:
             self._places[of].release()
-        self._on_found(key)
+        self._on_late_return(key)
 
     def failure(self, attempt: Attempt, error: Exception) -> Failure:
-        """What follows from an error of an attempt; logs it unless it is Retry, GiveUp or levelog's own."""
+        """What follows from an error of an attempt; logs one that the function did not raise on purpose."""
         of, limits = attempt.of, attempt.of.limits
         text, delay = words_for(of.title, error), limits.backoff
         is_limited, is_counted, did_nothing = True, True, False
@@ -166,7 +172,8 @@ class Executor:
         if delay is None:
             delay = self._schedule(attempt.number, attempt.longest)
         else:  # for ever, but not in a hot loop
-            delay = min(max(delay, timedelta(seconds=attempt.number >= self._at_once)), MOST_DELAY)
+            least = timedelta(seconds=1 if attempt.number >= self._at_once else 0)
+            delay = min(max(delay, least), MOST_DELAY)
         left = self.time_left(attempt)
         if left is not None and delay >= left:
             return Failure(error=f"{text} ({limits.out_of_time})", is_final=True)

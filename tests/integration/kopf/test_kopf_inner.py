@@ -190,7 +190,7 @@ async def test_a_plain_one_that_outlasts_the_time_of_the_call_still_runs(monkeyp
     try:
         with pytest.raises(HandlerFault, match="goes on although it was cancelled"):
             await caller.run("a", calls.run, timedelta(milliseconds=50), is_async=True)
-        assert caller.is_lost("a")
+        assert caller.still_runs("a")
     finally:
         release.set()
-    await until(lambda: not caller.is_lost("a"), "the inner handler to return")
+    await until(lambda: not caller.still_runs("a"), "the inner handler to return")
