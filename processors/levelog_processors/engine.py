@@ -2,9 +2,9 @@
 
 `load` reads the tables, `fold` changes State in memory, `decide` calls views and reconcile functions, and commits;
 `flush` writes what is only folded. `notice` takes what other processes ask for, `forget` drops what is handled. `load`
-and `fold` call users' index functions, `fold` and `decide` filters. It reads no log, sends nothing to the API server,
-and never waits for work: its caller hands it the records, and chooses when. An actuator sends the intents that it
-commits; that of the same process is handed those which the commit has claimed for it.
+and `fold` call users' index functions, `fold`, `decide` and `notice` filters. It reads no log, sends nothing to the API
+server, and waits for functions, never for records: its caller hands it these, and chooses when. An actuator sends the
+intents that it commits; that of the same process is handed those which the commit has claimed for it.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Engine:
         claimant: Claimant | None = None,
         most_bodies: int = MOST_BYTES,
     ) -> None:
-        """`patience`: how long a batch waits for slow reconcile functions, which a later one concludes; None: for all.
+        """`patience`: how long a batch waits for slow reconcile functions, which a later one concludes; None: for ever.
 
         `redactor`: that of what is recorded. `caller`: what calls reconcile functions, if it is another than usual.
         `claimant` is handed new intents that are claimed for it already, as far as it has room. `most_bodies`: bytes of
@@ -93,10 +93,10 @@ class Engine:
         self._readiness: Readiness | None = None
         self._warned = frozenset[str]()
         """Resources of which a warning has said that they are recorded in another version."""
-        self._has_lookups = False
+        self._has_new_lookups = False
         """Levels of others are looked up for the first time: what is held of them may be old, and is read again."""
         self._has_missed = False
-        """Levels may have to be woken for what others have folded."""
+        """Levels may have to be woken for what was folded while others held their partitions."""
         self.decided_to: dict[int, int] = {}
         """Up to which record levels were decided on when the partitions were taken; objects may be behind that."""
         self._changed_views = frozenset[str]()
@@ -104,8 +104,8 @@ class Engine:
         self._awaited: Sequence[AwaitedWrite] = ()
         """Writes that were not settled when the partitions were taken."""
         self._decided_at: datetime | None = None
-        self._is_set_back = True
-        """The clock may have been set back, and levels have been decided on at a time that is not there yet."""
+        self._may_be_set_back = True
+        """Whether the clock may have been set back, and levels been decided on at a time that is not there yet."""
 
     async def close(self) -> None:
         """End what runs of users' functions, as far as it can be ended."""
@@ -132,7 +132,7 @@ class Engine:
 
     async def load(self, epochs: Mapping[int, int]) -> None:
         """Work under these leases from now on, from what the tables hold."""
-        self._is_set_back, self._readiness = True, None
+        self._may_be_set_back, self._readiness = True, None
         found = await self.tables.load(epochs, self._program.kept)
         if found is None:  # the tables hold no state: memory has it all
             return
@@ -192,7 +192,7 @@ class Engine:
         )
 
     async def flush(self, *, read_to: int = 0, has_time: bool = True) -> None:
-        """Write what is folded; up to `read_to`, the log has nothing else of the partitions.
+        """Write what is folded. The log was read up to `read_to`, and has nothing else of the partitions until there.
 
         Without `has_time`, objects and entries stay behind, as with a decision.
         """
@@ -238,7 +238,7 @@ class Engine:
         return calls
 
     async def _look_around(self) -> None:
-        self._has_lookups = False
+        self._has_new_lookups = False
         if self.is_shared and self._program.looked_up:
             await self.evaluator.look_around(self.state_reader)
 
@@ -248,7 +248,8 @@ class Engine:
         """Decide on up to `most` due levels at once, at `now` or else by the database's clock.
 
         One level of a suspected view comes on top, and those whose functions have returned; `leaving` are levels to
-        leave alone. Writes what records have ended too; objects and entries wait for
+        leave alone. Writes what records have ended too; objects and entries wait for `flush`, unless
+        `State.is_pressing`.
         """
         state, acting = self.state, self.acting
         views = frozenset(deciding_views(self._program, self.readiness.views))
@@ -256,9 +257,9 @@ class Engine:
         if not views:
             return EvaluationBatch((), at)
         self._wake_for_time(at)
-        if self._has_lookups:
+        if self._has_new_lookups:
             await self._look_around()
-        if state.ends.reverted or state.ends.unmade:  # SQL ends more than these name, or makes levels
+        if state.ends.reverted or state.ends.unmade:  # which end rows that only SQL finds, or make levels
             await self.flush()
         back = await self._returned()
         wakes = self._due(views, at, {look.facts.name for look, _ in back}.union(leaving), most)
@@ -269,7 +270,7 @@ class Engine:
             valid,
             at,
             claimed,
-            has_more=self._has_lookups or bool(self._due(views, at, leaving, 1)),
+            has_more=self._has_new_lookups or bool(self._due(views, at, leaving, 1)),
             has_looked_up=any(each.wake.view in self._program.looked_up for each in valid),
             has_news=any(each.is_news and each.wake.view in self._program.awaited for each in valid),
         )
@@ -289,17 +290,17 @@ class Engine:
         return looks
 
     def _wake_for_time(self, at: datetime) -> None:
-        """Ask for levels that were decided on later than now, and for what others may have missed."""
-        self._is_set_back |= self._decided_at is not None and at < self._decided_at
+        """Wake levels that were decided on later than now, and those that a former holder may not have woken."""
+        self._may_be_set_back |= self._decided_at is not None and at < self._decided_at
         self._decided_at = at
-        if self._is_set_back:
+        if self._may_be_set_back:
             wake_from_ahead(self.state, at)
         if self._has_missed:
             state_reader = self.state_reader
             shown = (each for each in self._awaited if is_settled(state_reader.with_target(each)))
             wake_missed(state_reader, {(each.view, each.parent) for each in shown}, at)
             self._awaited = ()
-        self._is_set_back = self._has_missed = False
+        self._may_be_set_back = self._has_missed = False
 
     def _due(
         self, views: Collection[str], at: datetime, leaving: Collection[ViewParent], most: int
@@ -328,13 +329,15 @@ class Engine:
         return StateReader(self._program, self.state, self.readiness.namespaces)
 
     async def _commit(self, batch: Sequence[Decided]) -> tuple[Sequence[Decided], Collection[str]]:
-        """Write the decisions that still hold, with what records ended; not a row that changed code only confirms.
+        """Write the decisions that still hold, with what records ended; those that changed code confirms need no row.
 
         Returns them, and the intents that are claimed.
         """
         state, state_reader = self.state, self.state_reader
         holding = [
-            each for each in batch if all(state_reader.version(place) == at for place, at in each.versions.items())
+            each
+            for each in batch
+            if all(state_reader.version(place) == version for place, version in each.versions.items())
         ]
         confirmed = [same for each in holding if (same := state.outdated.confirmed(each)) is not None]
         names = {each.name for each in confirmed}
@@ -346,7 +349,7 @@ class Engine:
         async with self.tables.deciding(state, fresh, self.claimant) as written:
             for decided in written.valid:
                 state.take(decided)
-                self._has_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added)
+                self._has_new_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added)
             state.confirm(confirmed, shown)  # which may be looked up in this very batch for the first time
             asked = woken(self._program, written.valid)
             state.wake_lookups(changed_places(self._program, written.valid), asked)
@@ -357,7 +360,7 @@ class Engine:
 def _parted(
     records: Iterable[LoggedRecord], decided_to: Mapping[int, int]
 ) -> tuple[list[LoggedRecord], list[LoggedRecord]]:
-    """Records after which levels were decided on, and the others."""
+    """Records that the last decisions on levels have taken in already, and newer ones."""
     known: list[LoggedRecord] = []
     rest: list[LoggedRecord] = []
     for logged in records:

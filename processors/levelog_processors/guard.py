@@ -150,14 +150,14 @@ def filtered(view: BoundView, ask: Callable[[], T]) -> T:
     return FunctionGuard(f"filter of view {view.name}", VIEW_TIME).run(ask)
 
 
-def parent_inputs(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:
+def parent_inputs(view: BoundView, body: bytes, fields_read: bytes | None) -> str | None:
     """Identity of the part of a parent that a view sees; None if the view's filters exclude it.
 
-    `looked_at` lists the reads of the last evaluation, for views of plain objects. If the parent cannot be decoded, or
-    a filter raises, the identity is that of the error, so that the level is evaluated and shows it.
+    `fields_read` are those of the last evaluation, for views of plain objects. If the parent cannot be decoded, or a
+    filter raises, the identity is that of the error, so that the level is evaluated and shows it.
     """
     try:
-        return filtered(view, lambda: view.handler.reader.inputs(body, looked_at))
+        return filtered(view, lambda: view.handler.reader.inputs(body, fields_read))
     except Interruption:
         raise
     except BaseException as error:  # noqa: BLE001 - a filter is the user's and may raise anything; only this level is concerned

@@ -97,7 +97,7 @@ def leave_out(state: State, level: ViewParent) -> None:
         prior = PriorState(objects=state.objects, levels=state.levels)
         fold = Fold(state.program, state.application, prior)
         state.apply(fold.leave_out(state.program.views[level[0]], row, state.folded_to[row.partition]))
-    state.renew(level)
+    state.end_outdated(level)
     state.wakes.forget(level)
 
 
@@ -119,11 +119,12 @@ def wake_missed(state_reader: StateReader, settled: Collection[ViewParent], at: 
         is_changed = is_whole or (
             bool(places)
             and (
-                is_unknown or state_reader.reads_of(view, parent, row, state_reader.statuses(view, parent)) != row.reads
+                is_unknown
+                or state_reader.reads_of(view, parent, row, state_reader.statuses(view, parent)) != row.reads_digest
             )
         )
         if is_changed:
-            state.levels[level] = replace(row, versions="", reads="" if is_whole else row.reads)
+            state.levels[level] = replace(row, versions_digest="", reads_digest="" if is_whole else row.reads_digest)
         if not state.wakes.are_due([level], at) and (is_changed or level in settled or any(map(is_of_levels, places))):
             state.wakes.stir(row, max(row.cause, *(state.buckets.versions.get(place, -1) for place in places), 0))
 

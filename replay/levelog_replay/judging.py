@@ -144,7 +144,7 @@ class Judge:
             before=before,
             intents=basis.intents,
             inputs=inputs,
-            reads="",
+            reads_digest="",
             level_statuses=basis.level_statuses,
             now=past.decided_at,
             folded=basis.folded,

@@ -239,10 +239,10 @@ class LevelRow(Verdict, frozen=True, kw_only=True, gc=False):
     attempts: int = 0
     evaluations: int = 0
     inputs: str = ""
-    looked_at: bytes | None = None
+    fields_read: bytes | None = None
     """Reads of a parent that the view takes as a plain mapping; None for a typed one."""
-    reads: str = ""
-    versions: str = ""
+    reads_digest: str = ""
+    versions_digest: str = ""
     decided_inputs: str = ""
     repeats: str | None = None
     cause: int = 0
@@ -268,9 +268,9 @@ UNKNOWN: Final[Mapping[str, Any]] = {
     "drift": None,
     "attempts": 0,
     "inputs": "",
-    "looked_at": None,
-    "reads": "",
-    "versions": "",
+    "fields_read": None,
+    "reads_digest": "",
+    "versions_digest": "",
     "decided_inputs": "",
     "recheck_at": None,
     "evaluated_at": None,

@@ -24,5 +24,5 @@ def evaluation_of(
     wake = PendingWake(view=view.name, parent=name, partition=0, cause=1, generation=1, due_at=None)
     parent = stored_object(name, uid="uid-shop", body=body)
     before = level_before(wake, parent, None)
-    facts = Facts(wake=wake, view=view, parent=parent, before=before, inputs="", reads="", now=NOON)
+    facts = Facts(wake=wake, view=view, parent=parent, before=before, inputs="", reads_digest="", now=NOON)
     return Evaluation(facts, namespaces=namespaces or {}, redactor=Redactor(), memory=memory)

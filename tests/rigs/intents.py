@@ -94,7 +94,7 @@ async def claim_decided(
 def level_of(row: dict[str, Any]) -> dict[str, Any]:
     """The row of the level that an intent is of."""
     same = {name: row[name] for name in ("scope", "view", "parent", "parent_uid", "partition", "round", "cause")}
-    texts = dict.fromkeys(("reason", "inputs", "reads", "decided_inputs"), "")
+    texts = dict.fromkeys(("reason", "inputs", "reads_digest", "decided_inputs"), "")
     return {**same, **texts, "status": "settling", "attempts": 1, "evaluations": 1}
 
 

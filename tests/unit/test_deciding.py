@@ -177,13 +177,13 @@ def facts_after(before: LevelRow, *intents: OpenIntent) -> Facts:
         before=before,
         intents=intents,
         inputs=before.inputs,
-        reads=before.reads,
+        reads_digest=before.reads_digest,
         now=NOON,
         folded=(7, 9),
     )
 
 
-DRIFTING = Seen(level=Level(desired=1, actual=2), drift=b'{"changed":["."]}', inputs="seen", reads="read now")
+DRIFTING = Seen(level=Level(desired=1, actual=2), drift=b'{"changed":["."]}', inputs="seen", reads_digest="read now")
 
 
 FAILED_VIEW = LevelRow(
@@ -196,7 +196,7 @@ FAILED_VIEW = LevelRow(
     round=1,
     evaluations=2,
     inputs="seen",
-    reads="read",
+    reads_digest="read",
 )
 
 
@@ -232,7 +232,7 @@ def test_a_time_is_looked_at_once_and_looks_are_a_second_apart(
 
     facts = facts_after(SETTLING)
     facts = msgspec.structs.replace(facts, wake=msgspec.structs.replace(facts.wake, due_at=at(woken)))
-    seen = Seen(level=Level(1, 1), inputs="seen", reads="read now", recheck_at=at(asked))
+    seen = Seen(level=Level(1, 1), inputs="seen", reads_digest="read now", recheck_at=at(asked))
     decided = conclude(Outlook(facts, seen), None, NOON)
     assert (decided.level.status, decided.due_at) == ("in_sync", at(next_look))
 
@@ -276,7 +276,12 @@ def test_invariant_8_what_waits_stays_while_a_level_only_sees_what_its_own_write
     def seen(actual: dict[str, int]) -> Seen:
         level = Level(WANTED, actual)
         return Seen(
-            level=level, desired=canonical(WANTED), actual=canonical(actual), drift=b"{}", inputs="seen", reads="now"
+            level=level,
+            desired=canonical(WANTED),
+            actual=canonical(actual),
+            drift=b"{}",
+            inputs="seen",
+            reads_digest="now",
         )
 
     before = msgspec.structs.replace(SETTLING, desired=canonical(WANTED), actual=canonical(was))
@@ -299,14 +304,17 @@ def test_a_view_is_called_less_often_the_longer_many_writes_of_its_level_take() 
     def facts(*intents: OpenIntent, minutes: float, **changes: Any) -> Facts:
         before = msgspec.structs.replace(SETTLING, since=NOON, evaluated_at=NOON + timedelta(minutes=10), evaluations=1)
         now = NOON + timedelta(minutes=minutes)
-        return msgspec.structs.replace(facts_after(before, *intents), now=now, **({"reads": "other"} | changes))
+        return msgspec.structs.replace(facts_after(before, *intents), now=now, **({"reads_digest": "other"} | changes))
 
     early = facts(*MANY_WRITES, minutes=15)
     assert not early.needs_evaluation
     decided = conclude(Outlook(early), None, early.now)
     assert (decided.is_recorded, decided.due_at) == (False, NOON + timedelta(minutes=20))
     assert (decided.is_put_off, decided.level.suppressed) == (True, ""), "its causes are those of the next decision"
-    assert (decided.level.reads, decided.level.versions) == (SETTLING.reads, SETTLING.versions), "still to be seen"
+    assert (decided.level.reads_digest, decided.level.versions_digest) == (
+        SETTLING.reads_digest,
+        SETTLING.versions_digest,
+    ), "still to be seen"
     assert facts(*MANY_WRITES, minutes=20).needs_evaluation
     assert facts(*MANY_WRITES[1:], minutes=15).needs_evaluation
     assert facts(*MANY_WRITES, minutes=15, inputs="another parent").needs_evaluation
@@ -317,7 +325,7 @@ def test_a_view_is_called_less_often_the_longer_many_writes_of_its_level_take() 
 def test_invariant_21_a_view_that_many_writes_put_off_is_called_soon_after_the_clock_was_set_back() -> None:
     ahead = NOON + timedelta(days=30)
     before = msgspec.structs.replace(SETTLING, since=ahead, evaluated_at=ahead, evaluations=1)
-    facts = msgspec.structs.replace(facts_after(before, *MANY_WRITES), reads="other")
+    facts = msgspec.structs.replace(facts_after(before, *MANY_WRITES), reads_digest="other")
     assert conclude(Outlook(facts), None, facts.now).due_at == NOON + timedelta(seconds=1)
 
 

@@ -215,9 +215,9 @@ def test_invariant_6_bodies_have_one_digest_exactly_where_the_function_sees_the_
     other = data.draw(edited(one))
     notes = Notes()
     told = canonical(run(program, RecordedMapping(one, notes)))
-    looked_at = decode(encode(notes.reads))
+    fields_read = decode(encode(notes.reads))
     elsewhere = canonical(run(program, RecordedMapping(other, Notes())))
-    assert (digest_of(one, looked_at) == digest_of(other, looked_at)) == (told == elsewhere)
+    assert (digest_of(one, fields_read) == digest_of(other, fields_read)) == (told == elsewhere)
 
 
 @given(body=bodies, program=steps)

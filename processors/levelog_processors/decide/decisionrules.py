@@ -4,7 +4,7 @@
 reconcile function is called for it; `left_to_write` and `is_withheld`, which of its intents go on. `conclude` turns the
 outlook and the round, if there was one, into a `Decided`: the rows to commit. Nothing here calls a user's function,
 reads a clock or a table, or writes. There are two times: the functions of a level saw `facts.now`; `now` is that of the
-batch which concludes it, a later one where a function outlasted its own.
+batch which concludes it, as a rule a later one where a function outlasted its own.
 """
 
 import sys
@@ -40,7 +40,10 @@ HANGS_AT: Final = 3
 
 
 def must_act(look: Outlook) -> bool:
-    """Tell whether to call the reconcile function: drift, nothing under way, and news, a tick, or writes to note."""
+    """Tell whether to call the reconcile function: drift, nothing under way, and news, a tick, or writes to note.
+
+    News alone does not do it while the level rests, since somebody keeps undoing its writes.
+    """
     facts = look.facts
     if look.drift is None or look.under_way or facts.view.reconcile is None:
         return False
@@ -145,7 +148,7 @@ def _verdict(look: Outlook, round_: Round | None, now: datetime) -> _Verdict:
 
 def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
     next_at = now + backoff(_attempts(look), look.facts.longest)
-    if round_.error:  # its round counts, so that it is not called in a circle
+    if round_.error:  # its round counts as an attempt, so that the pauses get longer
         return _Verdict("failed", round_.error, next_at)
     if round_.is_awaited:
         is_calling = any(row.verb == "call" for row in round_.rows)
@@ -153,7 +156,7 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
     if round_.withheld:
         more = f" and {len(round_.withheld) - 1} more" if len(round_.withheld) > 1 else ""
         return _Verdict("drifting", f"does not delete {round_.withheld[0]}{more}", _next_look(look))
-    if look.facts.view.handler.writes_once:  # there is nothing to wait for: the next round notes that
+    if look.facts.view.handler.writes_once:  # nothing to write, nor to wait for: the next round notes it as handled
         return _Verdict("settling", "", now)
     waits = look.level.reason if look.level is not None else ""
     if waits and (planned := _next_look(look)) is not None:
@@ -211,15 +214,15 @@ def _next_look(look: Outlook) -> datetime | None:
 
 
 def _look_at_calls(look: Outlook, recheck_at: datetime | None, *, is_calling: bool) -> datetime | None:
-    """When to look again at a level with a call that its view wants no more, or whose parent is being deleted.
+    """When to look again at a level with a call that its view may want no more, or whose parent is being deleted.
 
     The actuator has it looked at sooner once an attempt has failed.
     """
     facts = look.facts
-    is_outdated = bool(look.under_way) and look.digest != facts.before.decided_inputs
-    if not is_calling or not (is_outdated or facts.parent.is_deleting):
+    may_be_unwanted = bool(look.under_way) and look.digest != facts.before.decided_inputs
+    if not is_calling or not (may_be_unwanted or facts.parent.is_deleting):
         return recheck_at
-    again = facts.now + (CALLS_APART if is_outdated else facts.longest)
+    again = facts.now + (CALLS_APART if may_be_unwanted else facts.longest)
     return again if recheck_at is None else min(recheck_at, again)
 
 
@@ -274,6 +277,7 @@ def _attempts(look: Outlook) -> int:
 
 
 def _later(facts: Facts, now: datetime) -> datetime:
+    """When to call the reconcile function again for a drift that the last round did not close."""
     planned = facts.planned
     return planned if planned is not None and planned > now else now + backoff(facts.before.attempts, facts.longest)
 
@@ -292,9 +296,9 @@ def _level(look: Outlook, round_: Round | None, verdict: _Verdict, now: datetime
         attempts=_attempts(look) if has_acted else 0 if verdict.status == "in_sync" else before.attempts,
         evaluations=before.evaluations + (seen is not None),
         inputs=_inputs(look),
-        looked_at=seen.looked_at if seen and seen.looked_at else before.looked_at,
-        reads=before.reads if seen is None else seen.reads,
-        versions=_versions(look),
+        fields_read=seen.fields_read if seen and seen.fields_read else before.fields_read,
+        reads_digest=before.reads_digest if seen is None else seen.reads_digest,
+        versions_digest=_versions_digest(look),
         decided_inputs=_decided_inputs(look, has_acted=has_acted),
         repeats=_repeats(look, round_, verdict),
         cause=max(facts.wake.cause, before.cause),
@@ -313,16 +317,16 @@ def _reads(look: Outlook) -> frozenset[IndexKey]:
     return frozenset() if look.facts.withdraws else look.facts.dependencies
 
 
-def _versions(look: Outlook) -> str:
-    """Digest of the versions of the keys whose contents `reads` is the digest of."""
+def _versions_digest(look: Outlook) -> str:
     if look.seen is not None:
         return digest_of_versions(look.seen.versions)
     facts = look.facts
-    return facts.versions if facts.reads == facts.before.reads and not look.is_put_off else facts.before.versions
+    is_as_read = facts.reads_digest == facts.before.reads_digest and not look.is_put_off
+    return facts.versions_digest if is_as_read else facts.before.versions_digest
 
 
 def _contents(look: Outlook) -> dict[IndexKey, bytes]:
-    """What those keys held that may have changed since the view was called last."""
+    """What the keys read now held, of those that may have changed since the view was called last."""
     if look.seen is None or not look.seen.versions:
         return {}
     facts = look.facts
@@ -355,6 +359,7 @@ def _decided_inputs(look: Outlook, *, has_acted: bool) -> str:
 
 
 def _repeats(look: Outlook, round_: Round | None, verdict: _Verdict) -> str | None:
+    """How often in a row rounds were for one and the same state, or failed; a state that stays in sync ends the row."""
     seen, last, seen_at = look.seen, look.facts.repeats, look.facts.now
     of = ""
     if seen is not None and seen.error:

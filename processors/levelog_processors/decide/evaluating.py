@@ -1,7 +1,7 @@
 """Gathers what decisions are made from: out of SQL and State, and by having views called.
 
-It reads tables, and writes none. It changes State: what is read comes back there, and wakes levels. What follows from
-all that, `decisionrules.py` says.
+It reads tables, and writes none. It changes State: bodies come back there, and levels of other processes, which wake
+those that look them up. What follows from all that, `decisionrules.py` says.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ class Evaluator:
     ) -> tuple[list[Outlook], list[ViewParent]]:
         """Look at the levels, and call the views that may see something else.
 
-        Returns the looks, and the levels left for the next batch, since their view takes long; all others are gone.
+        Returns the looks, and the levels left for the next batch, since their view takes long; the view has no other.
         """
         state, named = state_reader.state, [(wake.view, wake.parent) for wake in wakes]
         await self.refill(state, {wake.parent for wake in wakes})
@@ -73,13 +73,13 @@ class Evaluator:
         for look in looks:
             self.calls.take(look)
         undone = [look.facts.name for look in looks if look.facts.name in state.at_rest and look.is_undone]
-        again, _ = await self._intents_of(state, undone)  # whose targets tell who has written them since
+        again, _ = await self._intents_of(state, undone)  # not read above: their targets tell who has undone them
         return [state_reader.with_intents(each, again.get(each.facts.name, ())) for each in looks], left
 
     async def _intents_of(
         self, state: State, levels: Sequence[ViewParent]
     ) -> tuple[Mapping[ViewParent, Sequence[SqlIntent]], Mapping[tuple[str, str, str], int]]:
-        """What SQL has of the writes of levels, and the last round of those that are unknown."""
+        """What SQL has of the writes of levels, and the last round of each view, parent and uid that State lacks."""
         if not levels:
             return {}, {}
         return await self._tables.intents_of(levels, [level for level in levels if level not in state.levels])
@@ -99,12 +99,12 @@ class Evaluator:
         def completed(look: Outlook, round_: Round) -> Round:
             return with_rows(look, round_, inputs, last_called(look, round_, state_reader.bucket))
 
-        return [(look, round_ and completed(look, round_)) for look, round_ in acted]
+        return [(look, completed(look, round_) if round_ else None) for look, round_ in acted]
 
     async def whole(self, state: State, names: Iterable[str]) -> dict[str, StoredObject]:
-        """The objects of these names that there are, with their bodies.
+        """The objects of these names that there are; reads bodies that memory has let go, and puts them back in State.
 
-        What another process writes to the tables may be a second older or newer than what is held of it here.
+        What another process writes to the tables may be a little older or newer than what is held of it here.
         """
         found = {name: state.objects[name] for name in names if name in state.objects}
         lacking = state.lacking(found)
@@ -123,8 +123,8 @@ class Evaluator:
 
     async def refill(self, state: State, parents: Collection[str]) -> None:
         """Have the bodies of parents in memory. Raises CommitsLost if the tables do not have them."""
-        held = state.lacking(sorted(parents))
-        if held and (gone := set(held) - (await self.whole(state, held)).keys()):
+        lacking = state.lacking(sorted(parents))
+        if lacking and (gone := set(lacking) - (await self.whole(state, lacking)).keys()):
             raise CommitsLost(f"the database does not have {min(gone)}, which it was given")
 
     async def look_around(self, state_reader: StateReader) -> None:

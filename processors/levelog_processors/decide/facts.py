@@ -62,10 +62,10 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     intents: Sequence[OpenIntent] = ()
     inputs: str
     """Identity of what the view sees of the parent now."""
-    reads: str
-    """Digest of what the view read the last time, as that is now."""
-    versions: str = ""
-    """Digest of how new that is, by `digest_of_versions`."""
+    reads_digest: str
+    """Of what the view read the last time, as that is now."""
+    versions_digest: str = ""
+    """Of how new that is, by `digest_of_versions`."""
     dependencies: frozenset[IndexKey] = frozenset()
     level_statuses: Mapping[str, LevelStatus] = {}
     """How the levels stand that the view is given, by view."""
@@ -122,7 +122,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     def is_changed(self) -> bool:
         """Tell whether the view would see something else than when it was called last."""
         before = self.before
-        is_other = before.evaluations == 0 or self.inputs != before.inputs or self.reads != before.reads
+        is_other = before.evaluations == 0 or self.inputs != before.inputs or self.reads_digest != before.reads_digest
         return is_other or self._is_from_ahead
 
     @property
@@ -148,7 +148,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def seen_before(self) -> str:
         """Digest of everything that the last evaluation saw."""
-        return digest(self.before.inputs, self.before.reads)
+        return digest(self.before.inputs, self.before.reads_digest)
 
     @property
     def needs_evaluation(self) -> bool:
@@ -237,10 +237,10 @@ class Seen(Struct, frozen=True, kw_only=True):
     """Which objects an index fails for that may concern it, or may not: it goes on, and nothing is deleted."""
     inputs: str
     """Identity of the part of the parent that the view saw."""
-    looked_at: bytes | None = None
+    fields_read: bytes | None = None
     """Which fields it read of a parent that it takes as a plain mapping; None for a typed one, or uncalled."""
-    reads: str = ""
-    """Digest of the reads that count."""
+    reads_digest: str = ""
+    """Of the reads that count."""
     versions: Mapping[IndexKey, int] = {}
     """Version of each key read."""
     contents: Mapping[IndexKey, tuple[bytes, ...]] = {}
@@ -298,7 +298,7 @@ class Outlook(Struct, frozen=True, dict=True):
     @cached_property
     def digest(self) -> str:
         """Digest of everything that the evaluation saw, this one or the last."""
-        return self.facts.seen_before if self.seen is None else digest(self.seen.inputs, self.seen.reads)
+        return self.facts.seen_before if self.seen is None else digest(self.seen.inputs, self.seen.reads_digest)
 
     @cached_property
     def state(self) -> str:

@@ -42,7 +42,7 @@ def level_statuses(
     found: dict[str, LevelStatus] = {}
     for sibling in sorted(views, key=lambda each: each.name):
         row = levels.get((sibling.name, parent.object))
-        if parent_inputs(sibling, parent.body, row.looked_at if row else None) is None:
+        if parent_inputs(sibling, parent.body, row.fields_read if row else None) is None:
             continue
         if row is None or row.parent_uid != parent.uid:
             found[sibling.name] = LevelStatus(status="blocked", reason="not evaluated yet")

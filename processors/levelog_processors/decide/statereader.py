@@ -50,7 +50,7 @@ class StateReader(Struct, frozen=True):
         """The facts of a level; None: its parent is gone, or not the view's."""
         state, program, level = self.state, self.program, (wake.view, wake.parent)
         view, parent, stored = program.views[wake.view], state.objects.get(wake.parent), state.levels.get(level)
-        identity = parent_inputs(view, parent.body, stored.looked_at if stored else None) if parent else None
+        identity = parent_inputs(view, parent.body, stored.fields_read if stored else None) if parent else None
         if parent is None or identity is None:
             return None
         row = level_before(wake, parent, stored, rounds.get((*level, parent.uid), 0))
@@ -62,8 +62,8 @@ class StateReader(Struct, frozen=True):
             before=row,
             intents=self._intents(intents, row.parent_uid if stored is None else stored.parent_uid),
             inputs=identity,
-            reads=row.reads,
-            versions=digest_of_versions({place: self.version(place) for place in places}),
+            reads_digest=row.reads_digest,
+            versions_digest=digest_of_versions({place: self.version(place) for place in places}),
             dependencies=places,
             level_statuses=self.statuses(view, parent),
             now=now,
@@ -72,10 +72,10 @@ class StateReader(Struct, frozen=True):
             longest=program.max_backoff,
         )
         handler = view.handler
-        is_as_read = facts.versions == row.versions and not handler.reads_levels and not handler.stands_on
+        is_as_read = facts.versions_digest == row.versions_digest and not handler.reads_levels and not handler.stands_on
         if is_as_read or facts.is_put_off:
             return facts
-        return replace(facts, reads=self.reads_of(view, parent, row, facts.level_statuses))
+        return replace(facts, reads_digest=self.reads_of(view, parent, row, facts.level_statuses))
 
     def _intents(self, told: Sequence[SqlIntent], uid: str) -> list[OpenIntent]:
         """The intents for a parent of this uid, with what is known now of what they have led to."""
@@ -152,4 +152,4 @@ class StateReader(Struct, frozen=True):
             return False
         if wake.generation != facts.wake.generation or parent.uid != facts.parent.uid:
             return False
-        return parent_inputs(facts.view, parent.body, seen.looked_at or facts.before.looked_at) == seen.inputs
+        return parent_inputs(facts.view, parent.body, seen.fields_read or facts.before.fields_read) == seen.inputs

@@ -88,20 +88,20 @@ class Evaluation:
             return
         notes = Notes()
         self._evaluate(RecordedMapping(parent, notes))
-        looked_at = fieldreads.encode(notes.reads)
-        inputs = fieldreads.digest_of(parent, fieldreads.decode(looked_at))
-        self.result = replace(self.result, looked_at=looked_at, inputs=inputs)
+        fields_read = fieldreads.encode(notes.reads)
+        inputs = fieldreads.digest_of(parent, fieldreads.decode(fields_read))
+        self.result = replace(self.result, fields_read=fields_read, inputs=inputs)
 
     def _seen(self) -> Seen:
         """What the call came to; nothing, if an index fails for a key that it read, or it read an outdated level."""
         facts, result, omitted = self.facts, self.result, self._omissions
         if blocked := omitted.blocked or self._lookups.outdated:
-            result = Seen(inputs=result.inputs, looked_at=result.looked_at, blocked=blocked)
+            result = Seen(inputs=result.inputs, fields_read=result.fields_read, blocked=blocked)
         desired = result.desired if result.level is not None else facts.before.desired
         reads = self.reads.digest(sight(facts.view, facts.parent.uid, desired))
         return replace(
             result,
-            reads=digest_with(reads, facts.level_statuses),
+            reads_digest=digest_with(reads, facts.level_statuses),
             versions=self.reads.versions,
             contents=self.reads.contents,
             looked_up=self._lookups.found,

@@ -2,7 +2,7 @@
 
 It does no I/O: it reads what it is given, and returns `Changes`, which State takes. It wakes the levels of changed
 parents, receipts and observations; those that read a changed key, State finds. It calls users' index functions, whose
-errors become entries and log lines, and filters, whose errors wake the level. Live processors, history, replay and
+errors are kept as entries and printed, and filters, whose errors wake the level. Live processors, history, replay and
 `levelog.testing` all fold with it, so that they agree.
 """
 
@@ -44,7 +44,7 @@ class Fold:
     """Folds a part of a batch, in the order of the log, on top of what State holds of its objects; used once.
 
     A record is compared with what is held of its object (`_see`); the newest record of each object becomes its row
-    (`_change_object`); the row gives entries; row and entries wake levels.
+    (`_change_object`); the row gives entries; row and entries wake levels. Calls for ended incarnations are forgotten.
     """
 
     def __init__(self, program: Program, application: str, prior: PriorState) -> None:
@@ -71,8 +71,9 @@ class Fold:
     def sweep(self, records: Sequence[LoggedRecord], held: Callable[[Input], Iterable[StoredObject]]) -> Changes:
         """Fold `SyncFinished` records: objects `held` of a partition and resource that the list left out are deleted.
 
-        They keep the last body held of them, and a late record up to the list's version does not revive them. Lists of
-        two ingesters interleave; each counts by itself.
+        Where a view handles deletions, the last body held is kept. No late record up to the list's version revives
+        them; in a namespace that is watched no more, none older than the version held. Lists of two ingesters
+        interleave; each counts by itself.
         """
         for logged in records:
             self._advance(logged)
@@ -121,7 +122,7 @@ class Fold:
         return self._changes
 
     def leave_out(self, view: BoundView, row: StoredObject, sequence: int) -> Changes:
-        """Drop the level of a stored parent that the view's filter, which has changed, leaves out."""
+        """Drop or wake the level of a stored parent, as the view's filter, which has changed, says."""
         self._wake_or_drop_level(view, row.object, row.uid, row.body, Wake(row.partition, (sequence,)))
         return self._changes
 
@@ -167,7 +168,7 @@ class Fold:
         """If history went back, or a list in a newer API version began, block the readers until a list is complete."""
         resource = str(record.resource)
         if isinstance(record, HistoryReverted):
-            reason = f"the history of {resource} went back, as after a restore of etcd: it is not listed since"
+            reason = f"the history of {resource} went back, as after a restore of etcd: it has not been listed since"
         elif before is not None and is_newer(record.api_version, before.api_version):
             reason = (
                 f"{resource} is recorded in version {record.api_version}: waits for its list, and code that declares it"
@@ -183,23 +184,23 @@ class Fold:
         )
 
     def _see(self, logged: LoggedRecord, name: str, record: ObjectSeen | ObjectDeleted) -> None:
-        """Keep what a record says of an object if it is news, and can be read."""
+        """Keep what a record says of an object if it is news, can be read, and is in the newest API version."""
         if not self._is_news(name, record):
             if isinstance(record, ObjectSeen):
                 self._see_again(logged, name, record)
         elif error := unreadable(record):
             self._skip(logged, name, error)
-        elif not self._is_outdated(logged.partition, record):
+        elif not self._is_in_older_version(logged.partition, record):
             now = self._times.get(logged.partition)
             self._latest[name] = Latest(record, logged, now, logged.sequence, self._latest.get(name))
 
-    def _is_outdated(self, partition: int, record: ObjectSeen | ObjectDeleted) -> bool:
+    def _is_in_older_version(self, partition: int, record: ObjectSeen | ObjectDeleted) -> bool:
         """Tell whether a record is in an older API version than the resource is recorded in."""
         known = self._prior.api_versions.get((partition, str(record.key.group_resource)), "")
         return bool(known) and is_newer(known, api_version_of(record))
 
     def _is_news(self, name: str, record: ObjectSeen | ObjectDeleted) -> bool:
-        """Tell whether the record is newer than the stored state, which never goes back."""
+        """Tell whether the record is newer than what is held of the object."""
         if earlier := self._latest.get(name):
             return follows(record, earlier.record.uid, earlier.record.version, is_gone=earlier.is_deletion)
         if prior := self._prior.objects.get(name):
@@ -264,9 +265,9 @@ class Fold:
         story = last.story() if last.before is not None else ()
         ended = {each.record.uid for each in story} | ({before.uid} if before is not None else set())
         if ended := ended - {record.uid}:
-            self._forget_calls(views, sorted(ended), logged)
+            self._change_keys_of_calls(views, sorted(ended), logged)
         if any(each.is_deletion for each in story):
-            self._changes.calls_forgotten[name] = ()
+            self._changes.calls_forgotten[name] = ()  # all of them
         elif ended:
             self._changes.calls_forgotten[name] = ended
         indices = self._program.indices_of(resource)
@@ -331,7 +332,7 @@ class Fold:
         self._replace_entries(name, tombstone.partition, (), tombstone.sequence)
         views = self._program.views_of(resource)
         self._drop_levels(views, name, tombstone.sequence)
-        self._forget_calls(views, [tombstone.uid], tombstone)
+        self._change_keys_of_calls(views, [tombstone.uid], tombstone)
         self._changes.calls_forgotten[name] = ()
 
     def _drop_levels(self, views: Iterable[BoundView], name: str, sequence: int) -> None:
@@ -341,22 +342,25 @@ class Fold:
             for place in self._program.places_of(view.name, name):
                 self._changes.change_key(place, sequence, (sequence,))
 
-    def _forget_calls(self, views: Iterable[BoundView], uids: Iterable[str], by: LoggedRecord | Tombstone) -> None:
-        """Note the change of the keys under which calls for these incarnations are; State forgets the calls."""
+    def _change_keys_of_calls(
+        self, views: Iterable[BoundView], uids: Iterable[str], by: LoggedRecord | Tombstone
+    ) -> None:
+        """Change the keys under which calls for these incarnations are; State forgets the calls."""
         operators = {view.operator for view in views}
         for name in sorted(self._program.effects.keys() - self._program.handled_deletions):
-            for uid in uids if name.partition("/")[0] in operators else ():
-                gone = Entry(name, calls_key(uid), 0, b"")
-                change_key(self._changes, gone, by.partition, by.sequence, (by.sequence,))
+            if name.partition("/")[0] in operators:
+                for uid in uids:
+                    gone = Entry(name, calls_key(uid), 0, b"")
+                    change_key(self._changes, gone, by.partition, by.sequence, (by.sequence,))
 
     def _replace_entries(self, name: str, partition: int, fresh: Iterable[Entry], sequence: int) -> None:
         replace_entries(self._changes, self._prior.entries_of(name), fresh, name, partition, sequence)
 
     def _wake_or_drop_level(self, view: BoundView, name: str, uid: str, body: bytes, wake: Wake) -> None:
         prior = self._prior.levels.get((view.name, name))
-        inputs = parent_inputs(view, body, prior.looked_at if prior else None)
+        inputs = parent_inputs(view, body, prior.fields_read if prior else None)
         if inputs is None:
-            if prior is not None or name not in self._prior.objects:  # `reset_scope` leaves levels, and no objects
+            if prior is not None or name not in self._prior.objects:  # after `reset_scope` levels are without objects
                 self._drop_levels([view], name, wake.cause)
                 self._wake_readers(view, name, body, wake)
             self._changes.wakes.pop((view.name, name), None)
@@ -367,5 +371,5 @@ class Fold:
         """Wake the views that were given the level of a parent which its view leaves out now."""
         for reader in map(self._program.views.__getitem__, self._program.readers.get(left_out.name, ())):
             prior = self._prior.levels.get((reader.name, name))
-            if parent_inputs(reader, body, prior.looked_at if prior else None) is not None:
+            if parent_inputs(reader, body, prior.fields_read if prior else None) is not None:
                 self._changes.wake((reader.name, name), wake)

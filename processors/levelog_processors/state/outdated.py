@@ -72,4 +72,4 @@ class Outdated(Struct):
             return None
         if decided.dependencies_added or decided.dependencies_removed or _standing(row) != _standing(decided.level):
             return None
-        return replace(decided, level=replace(row, versions=decided.level.versions))
+        return replace(decided, level=replace(row, versions_digest=decided.level.versions_digest))

@@ -55,11 +55,11 @@ class State(Contents):
         """Partitions whose levels are decided on here; levels of others are as SQL had them last."""
         self.ends = Ends()
         self.unwritten_reads: dict[tuple[ViewParent, IndexKey], bool] = {}
-        """Keys that levels read, or do not any more, if the tables do not have that yet."""
+        """Whether a level reads a key, True, or no longer does; what the tables do not have yet."""
         self.is_pressing = False
         """What the tables do not have of objects and entries has to be there with the next commit."""
         self.newest_of_levels = 0
-        """The newest version that was counted for a key of levels; a record that drops levels gives its sequence."""
+        """The newest version of a key of levels; above each that was there, as records that drop levels give theirs."""
 
     # -- fold
 
@@ -77,9 +77,9 @@ class State(Contents):
         return Fold(self.program, self.application, prior).sweep(part, self.held)
 
     def recall(self, changes: Changes, anew: Collection[str] = ()) -> None:
-        """Take the changes of records older than the last decisions: only what the tables are behind with.
+        """Take the changes of records that the last decisions have taken in, while the tables of objects are behind.
 
-        Levels of views that are to be decided `anew` are woken, and those that changed code has not decided on.
+        Wakes and drops levels of views that are to be decided `anew`, and wakes those not decided on by changed code.
         """
         for place in self.readers.keys() & changes.keys.keys():
             del changes.keys[place]  # the tables have its version, however records fall into batches now
@@ -95,12 +95,12 @@ class State(Contents):
         self.noted = self.unwritten if is_leased else None
         self._hold(changes)
         self._go(changes.gone, is_leased=is_leased)
-        orphans = self._orphans(changes.listed)
+        orphans = self._strip_orphans(changes.listed)
         self._go(orphans, is_leased=is_leased)
         wakes = self._woken(changes)
         if is_leased:
             self._end(changes)
-            # folded again, beside levels that are ahead of them, the records would not tell this
+            # after a crash, these records are folded beside levels that are ahead of them, and do not tell this again
             self.is_pressing |= bool(orphans) or any(each.record.verb == "call" for each in changes.receipts)
         else:  # by its filters an object may have other levels now, on which its own process has decided already
             self.wake_lookups(self._looked_up(changes), wakes)
@@ -156,7 +156,10 @@ class State(Contents):
                 self.ends.levels.pop(level, None)
 
     def _woken(self, changes: Changes) -> dict[ViewParent, Wake]:
-        """Levels whose parent, or a key that they read, or a target that they wrote, records have changed."""
+        """Leased levels whose parent, or a key that they read, or a target that they wrote, records have changed.
+
+        A wake is an end if nothing but the level's own writes caused it, an echo if these show before their receipts.
+        """
         wakes = Changes(wakes=dict(changes.wakes))
         for each in changes.replaced:
             for level, row in self.levels.items():
@@ -168,18 +171,18 @@ class State(Contents):
                 if (known := self.levels.get(level)) is not None:
                     wakes.wake(level, Wake(known.partition, causes))
         echoes: dict[ViewParent, set[int]] = {}
-        ends: dict[ViewParent, set[int]] = {}
+        own: dict[ViewParent, set[int]] = {}
         for target, sequences in changes.touched().items():
             for key, (level, partition) in self.writes.of.get(target, {}).items():
                 wakes.wake(level, Wake(partition, sequences))
-                ends.setdefault(level, set()).update(sequences)
+                own.setdefault(level, set()).update(sequences)
                 if key not in self.writes.with_receipt:
                     echoes.setdefault(level, set()).update(sequences)
         for receipt in changes.receipts:
             if receipt.record.outcome == "written" and receipt.record.verb != "call":
-                ends.setdefault(receipt.level, set()).add(receipt.sequence)
-        for level, own in ends.items():
-            if (wake := wakes.wakes.get(level)) is not None and own.issuperset(wake.causes):
+                own.setdefault(receipt.level, set()).add(receipt.sequence)
+        for level, caused in own.items():
+            if (wake := wakes.wakes.get(level)) is not None and caused.issuperset(wake.causes):
                 is_echo = echoes.get(level, set()).issuperset(wake.causes)
                 wakes.wakes[level] = replace(wake, is_echo=is_echo, is_end=True)
         return {level: wake for level, wake in wakes.wakes.items() if wake.partition in self.leased}
@@ -191,7 +194,7 @@ class State(Contents):
         return {place: causes for place, causes in found.items() if place in self.readers}
 
     def _end(self, changes: Changes) -> None:
-        """End what the records end, here and, noted in `ends`, in SQL: intents, levels, observations, checkpoints."""
+        """Take in what records end or settle, and note it for SQL in `ends`, with observations and checkpoints."""
         ends = self.ends
         ends.checkpoints |= changes.checkpoints
         ends.observations += changes.observations
@@ -220,8 +223,8 @@ class State(Contents):
     def _settle(self) -> None:
         """Settle those writes that the log shows already, of those that SQL is told next.
 
-        Of an intent that was carried out twice, it has to show both. `is_settled` tells of all others, as of one whose
-        target is not watched, when their levels are decided on.
+        Of an intent that was carried out twice, it has to show both. Other writes, as of targets that are not watched,
+        are compared by `is_settled` when their levels are decided on.
         """
         ends = self.ends
         unseen = {each.record.key for each, _ in ends.receipts if not self._shows(each.record)}
@@ -263,8 +266,8 @@ class State(Contents):
             self.levels[level] = self.ends.levels[level] = replace(row, round=by.record.round)
             self.outdated.change(level)
 
-    def _orphans(self, listed: Iterable[tuple[int, Sequence[str]]]) -> set[ViewParent]:
-        """Levels that outlived a loss of the log while their parents did not."""
+    def _strip_orphans(self, listed: Iterable[tuple[int, Sequence[str]]]) -> set[ViewParent]:
+        """Find levels whose parents the list after a loss of the log lacks; forget what they applied and called."""
         found = set[ViewParent]()
         for partition, views in listed:
             found |= {
@@ -280,7 +283,7 @@ class State(Contents):
     # -- decide
 
     def mark_written(self, *, is_mirrored: bool = True) -> None:
-        """Take what was noted as being in SQL; objects, entries and lists only if `is_mirrored`."""
+        """Note anew, since SQL has all that was noted; objects, entries and lists only if `is_mirrored`."""
         self.ends, self.unwritten_reads = Ends(), {}
         self.wakes.mark_written()
         if is_mirrored:
@@ -301,7 +304,7 @@ class State(Contents):
             if row.state == "pending" and row.verb != "event":
                 self.writes.begin(row.key, row.target, level, partition)
         self.wakes.conclude(decided)
-        self.renew(level)
+        self.end_outdated(level)
         if decided.level.status == "in_sync" and not decided.basis.intents and not decided.intents:
             self.at_rest.add(level)
         else:
@@ -325,14 +328,14 @@ class State(Contents):
         self.ask(asked)
         self.let_go()
 
-    def renew(self, level: ViewParent) -> None:
-        """Note that changed code has decided on a level, or has no use for it; from now on its wake is written."""
+    def end_outdated(self, level: ViewParent) -> None:
+        """Changed code has decided on a level, or it is gone: from now on its wake is written."""
         if self.outdated.end(level):
             self.wakes.unwritten.add(level)
 
     def forget(self, level: ViewParent) -> None:
         """Forget a level, with what it read and was told."""
-        self.renew(level)
+        self.end_outdated(level)
         self.levels.pop(level, None)
         self.at_rest.discard(level)
         self.set_reads(level, frozenset())
@@ -381,9 +384,9 @@ class State(Contents):
             self.drop(row.object)
 
     def forget_old(self, before: int) -> None:
-        """Forget tombstones of records before that one, and versions as old of keys with neither values nor readers.
+        """Forget tombstones of records before that one, and versions that old of keys without values and readers.
 
-        SQL is told by whoever prunes it.
+        Whoever prunes SQL does so there.
         """
         self.tombstones = {name: row for name, row in self.tombstones.items() if row.sequence >= before}
         versions, buckets = self.buckets.versions, self.buckets.by_key

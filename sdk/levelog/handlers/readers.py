@@ -97,19 +97,19 @@ class ObjectReader:
         found = self._decoder.decode(body)
         return _without_conditions(found) if self.hides_conditions else found
 
-    def inputs(self, body: bytes, looked_at: bytes | None) -> str | None:
+    def inputs(self, body: bytes, fields_read: bytes | None) -> str | None:
         """Identity of what a handler sees of an object, equal where nothing that it reads differs; None if left out.
 
-        `looked_at` are the reads of the last call, of a handler that takes a plain mapping. Raises as `take`.
+        `fields_read` are the reads of the last call, of a handler that takes a plain mapping. Raises as `take`.
         """
-        return self._inputs(body, looked_at) if self.selector.has_functions else self._known_inputs(body, looked_at)
+        return self._inputs(body, fields_read) if self.selector.has_functions else self._known_inputs(body, fields_read)
 
-    def _inputs(self, body: bytes, looked_at: bytes | None) -> str | None:
+    def _inputs(self, body: bytes, fields_read: bytes | None) -> str | None:
         found = self.take(body)
         if found is None:
             return None
         if self.is_plain:
-            return digest_of(found, ALWAYS if looked_at is None else decode(looked_at))
+            return digest_of(found, ALWAYS if fields_read is None else decode(fields_read))
         return digest(canonical_json(found))
 
 

@@ -81,7 +81,7 @@ async def test_a_reset_deletes_what_was_folded_and_keeps_rounds_and_intents_but_
         "actual": b"{}",
         "drift": b"{}",
         "inputs": "digest",
-        "reads": "digest",
+        "reads_digest": "digest",
         "decided_inputs": "digest",
         "cause": 41,
         "attempts": 2,
@@ -128,7 +128,7 @@ async def test_a_reset_deletes_what_was_folded_and_keeps_rounds_and_intents_but_
     assert (kept["status"], kept["reason"]) == ("blocked", "the stream was made anew")
     emptied = ("desired", "actual", "drift", "recheck_at", "evaluated_at")
     assert {kept[name] for name in emptied} == {None}
-    assert {kept[name] for name in ("inputs", "reads", "decided_inputs")} == {""}
+    assert {kept[name] for name in ("inputs", "reads_digest", "decided_inputs")} == {""}
     assert (kept["cause"], kept["attempts"]) == (0, 0)
     assert untouched == "in_sync"
 

@@ -194,9 +194,9 @@ def failures_wake_nobody(real: Any, changes: Changes, entry: Entry, *args: Any) 
 
 
 @replaces("parent_inputs", folding, statereader)
-def wake_by_version(real: Any, view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:
+def wake_by_version(real: Any, view: BoundView, body: bytes, fields_read: bytes | None) -> str | None:
     """A parent's resourceVersion counts as something that its views see."""
-    inputs = real(view, body, looked_at)
+    inputs = real(view, body, fields_read)
     return inputs and digest(inputs, str(msgspec.json.decode(body)["metadata"]["resourceVersion"]))
 
 
@@ -248,7 +248,7 @@ def others_wake_nothing(real: Any, self: State, changes: Changes, *, is_leased: 
 @replaces("_look_around", Engine)
 async def levels_of_others_stay_as_read(self: Engine) -> None:
     """How levels stand on which others decide is read once, when the partitions are taken."""
-    self._has_lookups = False  # pyright: ignore[reportPrivateUsage]
+    self._has_new_lookups = False  # pyright: ignore[reportPrivateUsage]
 
 
 def never_superseded(_: Laboratory[Any]) -> Generator[None]:

@@ -257,7 +257,7 @@ class Worker:
     @property
     def has_missed(self) -> bool:
         """Whether it has not looked yet what it missed: before it took its partitions, or of levels of others."""
-        return self._engine._has_missed or self._engine._has_lookups
+        return self._engine._has_missed or self._engine._has_new_lookups
 
     @property
     def state(self) -> State:
