@@ -18,7 +18,7 @@ from levelog_actuator.results import Ended, Later, Result, about
 from levelog_base.counting import counted
 from levelog_base.errors import Unavailable
 from levelog_base.wire.records import ReceiptNoted
-from levelog_store.actuate import claims, outcomes
+from levelog_store.actuate import outcomes
 from levelog_store.fold import levelwrites
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Ledger(Struct, eq=False):
                 beside = [each.key for each in given_back]
                 kept = await outcomes.store_receipts(connection, scope, owner, receipts, beside=beside)
             if later:
-                unwanted = await claims.postpone(connection, scope, owner, given_back)
+                unwanted = await outcomes.postpone(connection, scope, owner, given_back)
         for receipt, _ in receipts:
             if receipt.key not in kept:
                 log.warning(

@@ -17,7 +17,8 @@ from levelog_base.wire.envelope import refuse_unreadable
 from levelog_base.wire.objects import Application, ObjectKey, Uid, field_manager
 from levelog_base.wire.projection import Applied
 from levelog_base.wire.records import CallNoted, Outcome, PatchNoted, ReceiptNoted
-from levelog_store.actuate.claims import ClaimedIntent, Postponement
+from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.outcomes import Postponement
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The outbox, the table `intents`: who decides or sends claims intents, keeps claims, and gives intents back.
+"""The outbox, the table `intents`: who decides or sends claims intents, and keeps claims.
 
 Each function runs in the transaction of its caller, who commits it before anything is sent, so that no two actuators
 send one intent. Nothing here sends, or says what came of an intent: that is `outcomes.py`.
@@ -47,10 +47,8 @@ from levelog_base.wire.objects import ObjectKey, effect_of
 from levelog_store.decide.decisions import Sendable
 from levelog_store.dialects import (
     OF_SCOPE,
-    Timestamp,
     built_once,
     constant,
-    has_match,
     insert_for,
     locked,
     mappings,
@@ -62,7 +60,7 @@ from levelog_store.dialects import (
     there_is,
 )
 from levelog_store.rows import Scope, in_turn, namespace_of
-from levelog_store.tables import intents, levels
+from levelog_store.tables import intents
 
 PENDING: Final = constant("pending")
 CLAIMED: Final = constant("claimed")
@@ -134,18 +132,6 @@ class Claimant(Protocol):
         At minus infinity it is unknown whether the claims were committed.
         """
         ...
-
-
-class Postponement(Struct, frozen=True, kw_only=True):
-    """An intent that its claimant gives back, to be claimed again after a delay."""
-
-    key: str
-    claim: int
-    delay: timedelta
-    error: str
-    attempts: int
-    is_doubtful: bool
-    """A request may have taken effect."""
 
 
 _SET_BY_CLAIM: Final = ("state", "owner", "claim", "expires_at", "due_at", "attempts")
@@ -384,63 +370,6 @@ def _keep(dialect: Dialect, lease: timedelta) -> ReturningUpdate[Any]:
     ends = now(dialect, lease)
     is_ours = locked(dialect, intents, one_of_named(dialect, intents.c.key, "of_keys"), IS_OWNERS)
     return update(intents).where(is_ours).values(expires_at=ends, due_at=ends).returning(intents.c.key)
-
-
-async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later: Sequence[Postponement]) -> set[str]:
-    """Give claimed intents back; those that the owner no longer holds under the same claim are left as they are.
-
-    What may be withdrawn is superseded where its level went meanwhile, since nobody is left who would withdraw it;
-    returns the keys of these.
-    """
-    moment = (await connection.execute(select(now(connection.dialect)))).scalar_one()
-    await connection.execute(
-        give_back(),
-        [
-            {
-                "of_scope": scope.number,
-                "of_key": each.key,
-                "by": owner,
-                "under": each.claim,
-                "to_state": "claimed" if each.is_doubtful else "pending",
-                "at": moment + each.delay,
-                "ended": moment,
-                "made": each.attempts,
-                "because": each.error,
-            }
-            for each in sorted(later, key=lambda each: each.key)  # locked in one order by all
-        ],
-    )
-    if not (keys := [each.key for each in later if not each.is_doubtful]):
-        return set()
-    return set((await run(connection, scope, withdraw_unwanted, of_keys=keys)).scalars())
-
-
-@built_once
-def withdraw_unwanted(dialect: Dialect) -> ReturningUpdate[Any]:
-    """Supersede the unclaimed rows among `of_keys` whose levels are gone."""
-    return (
-        update(intents)
-        .where(is_one_of_keys(dialect), intents.c.state == PENDING, ~has_match(intents, levels, OF_LEVEL))
-        .values(state="superseded")
-        .returning(intents.c.key)
-    )
-
-
-@built_once
-def give_back() -> Update:
-    """Put off the row `of_key` that its owner holds under the claim."""
-    return (
-        update(intents)
-        .where(IS_KEY, IS_OWNERS, IS_OF_CLAIM)
-        .values(
-            state=bindparam("to_state"),
-            owner="",
-            due_at=bindparam("at", type_=Timestamp()),
-            expires_at=bindparam("ended", type_=Timestamp()),
-            attempts=bindparam("made"),
-            error=bindparam("because"),
-        )
-    )
 
 
 async def next_due(connection: AsyncConnection, scope: Scope) -> tuple[timedelta | None, datetime]:

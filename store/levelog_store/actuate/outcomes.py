@@ -1,4 +1,4 @@
-"""Results of claimed intents: stores them, marks them as logged, finds those that the log does not show."""
+"""What comes of claimed intents: stores results, gives back what is to be tried again, finds what no log shows."""
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
@@ -21,11 +21,13 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from levelog_base.wire.canonical import canonical
 from levelog_base.wire.records import ReceiptNoted
 from levelog_store.actuate.claims import (
     IS_KEY,
+    IS_OF_CLAIM,
     IS_OWNERS,
     OF_LEVEL,
     PENDING,
@@ -53,6 +55,18 @@ LOOK_AFTER: Final = timedelta(seconds=30)
 
 ClaimReceipt: TypeAlias = tuple[ReceiptNoted, int]
 """What became of an intent, and the number of the claim that it came of."""
+
+
+class Postponement(Struct, frozen=True, kw_only=True):
+    """An intent that its claimant gives back, to be claimed again after a delay."""
+
+    key: str
+    claim: int
+    delay: timedelta
+    error: str
+    attempts: int
+    is_doubtful: bool
+    """A request may have taken effect."""
 
 
 class UnseenWrite(Struct, frozen=True, kw_only=True):
@@ -143,6 +157,57 @@ def end(dialect: Dialect) -> Update:
             expires_at=None,
         )
     )
+
+
+async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later: Sequence[Postponement]) -> set[str]:
+    """Give claimed intents back; those that the owner no longer holds under the same claim are left as they are.
+
+    What may be withdrawn is superseded where its level went meanwhile, since nobody is left who would withdraw it;
+    returns the keys of these.
+    """
+    moment = (await connection.execute(select(now(connection.dialect)))).scalar_one()
+    await connection.execute(
+        give_back(),
+        [
+            {
+                "of_scope": scope.number,
+                "of_key": each.key,
+                "by": owner,
+                "under": each.claim,
+                "to_state": "claimed" if each.is_doubtful else "pending",
+                "at": moment + each.delay,
+                "ended": moment,
+                "made": each.attempts,
+                "because": each.error,
+            }
+            for each in sorted(later, key=lambda each: each.key)  # locked in one order by all
+        ],
+    )
+    keys = [each.key for each in later if not each.is_doubtful]
+    return set((await run(connection, scope, withdraw_unwanted, of_keys=keys)).scalars()) if keys else set()
+
+
+@built_once
+def withdraw_unwanted(dialect: Dialect) -> ReturningUpdate[Any]:
+    """Supersede the unclaimed rows among `of_keys` whose levels are gone."""
+    return (
+        update(intents)
+        .where(is_one_of_keys(dialect), intents.c.state == PENDING, ~has_match(intents, levels, OF_LEVEL))
+        .values(state="superseded")
+        .returning(intents.c.key)
+    )
+
+
+@built_once
+def give_back() -> Update:
+    """Put off the row `of_key` that its owner holds under the claim."""
+    given: dict[str, Any] = {"state": bindparam("to_state"), "attempts": bindparam("made")}
+    given |= {
+        "error": bindparam("because"),
+        "due_at": bindparam("at", type_=Timestamp()),
+        "expires_at": bindparam("ended", type_=Timestamp()),
+    }
+    return update(intents).where(IS_KEY, IS_OWNERS, IS_OF_CLAIM).values(**given, owner="")
 
 
 async def take_unseen(

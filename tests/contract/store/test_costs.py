@@ -10,7 +10,6 @@ from sqlalchemy import Table, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate import claims, outcomes
-from levelog_store.actuate.claims import Postponement
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_calling, read_last_applied
 from levelog_store.fold.statereads import read_requested
@@ -143,8 +142,8 @@ async def end(connection: AsyncConnection) -> None:
     receipts = [(receipt({"owner": "one", "round": 1, **asdict(each)}), each.claim) for each in done]
     assert len(await outcomes.store_receipts(connection, SCOPE, "one", receipts)) == len(done)
     given: dict[str, Any] = {"delay": LEASE, "error": "", "attempts": 1, "is_doubtful": False}
-    later = [Postponement(key=each.key, claim=each.claim, **given) for each in left]
-    await claims.postpone(connection, SCOPE, "one", later)
+    later = [outcomes.Postponement(key=each.key, claim=each.claim, **given) for each in left]
+    await outcomes.postpone(connection, SCOPE, "one", later)
     await outcomes.mark_relayed(connection, SCOPE, keys)
 
 

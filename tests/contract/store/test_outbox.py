@@ -18,9 +18,9 @@ from levelog_base.errors import Unavailable
 from levelog_base.wire.canonical import canonical
 from levelog_base.wire.records import Outcome, ReceiptNoted
 from levelog_store.actuate import claims, heartbeats, outcomes
-from levelog_store.actuate.claims import ClaimedIntent, Postponement
+from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.daemonstates import keep_progress
-from levelog_store.actuate.outcomes import UnseenWrite
+from levelog_store.actuate.outcomes import Postponement, UnseenWrite
 from levelog_store.connect.database import Database
 from levelog_store.dialects import now, upsert
 from levelog_store.fold import levelwrites
@@ -68,7 +68,7 @@ async def postpone(
     under = (await intents_by_key(database))[key]["claim"]
     later = Postponement(key=key, claim=under, delay=delay, error="503", attempts=1, is_doubtful=is_doubtful)
     async with database.transaction() as connection:
-        await claims.postpone(connection, SCOPE, owner, [later])
+        await outcomes.postpone(connection, SCOPE, owner, [later])
 
 
 async def test_a_new_intent_is_claimed_once_with_all_that_a_request_needs(database: Database) -> None:
@@ -105,7 +105,7 @@ async def test_what_came_of_a_claim_counts_no_more_when_its_owner_has_another_on
     async with database.transaction() as connection:
         assert not await keep_progress(connection, SCOPE, "one", lost, b"1")
         assert await outcomes.store_receipts(connection, SCOPE, "one", [(receipt(key), lost.claim)]) == {}
-        await claims.postpone(connection, SCOPE, "one", [put_off(key, lost.claim, is_doubtful=False)])
+        await outcomes.postpone(connection, SCOPE, "one", [put_off(key, lost.claim, is_doubtful=False)])
     assert (await intents_by_key(database))[key] == before
     async with database.transaction() as connection:
         assert await keep_progress(connection, SCOPE, "one", held, b"2")
@@ -262,10 +262,10 @@ async def test_any_order_of_claims_and_results_keeps_the_order_of_each_target(da
                             del open_claims[target[key]]
                     case 1:
                         later = put_off(key, under[key], is_doubtful=True)
-                        await claims.postpone(connection, scope_numbered(scope), "one", [later])
+                        await outcomes.postpone(connection, scope_numbered(scope), "one", [later])
                     case _:
                         later = put_off(key, under[key], is_doubtful=False)
-                        await claims.postpone(connection, scope_numbered(scope), "one", [later])
+                        await outcomes.postpone(connection, scope_numbered(scope), "one", [later])
                         if key in await _pending(connection, scope):
                             del open_claims[target[key]]
             ends = update(intents).where(intents.c.scope == scope, intents.c.state == "claimed")

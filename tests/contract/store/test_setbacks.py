@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from levelog_store.actuate import claims, heartbeats, outcomes
-from levelog_store.actuate.claims import ClaimedIntent, Postponement
+from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.setbacks import plan_anew
 from levelog_store.connect.database import Database
 from levelog_store.fold.calls import is_time_to_record, note_recorded
@@ -31,9 +31,11 @@ async def put_off(database: Database, delay: timedelta, *, is_doubtful: bool) ->
     """Claim a new intent and give it back."""
     (key,) = await decide(database, intent(A))
     (claimed,) = await claim(database, "one")
-    later = Postponement(key=key, claim=claimed.claim, delay=delay, error="", attempts=1, is_doubtful=is_doubtful)
+    later = outcomes.Postponement(
+        key=key, claim=claimed.claim, delay=delay, error="", attempts=1, is_doubtful=is_doubtful
+    )
     async with database.transaction() as connection:
-        await claims.postpone(connection, SCOPE, "one", [later])
+        await outcomes.postpone(connection, SCOPE, "one", [later])
     return key
 
 

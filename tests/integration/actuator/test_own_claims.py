@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import RECHECK_SECONDS, OwnClaims
-from levelog_store.actuate import claims
+from levelog_store.actuate import claims, outcomes
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.tables import intents
@@ -46,10 +46,10 @@ async def test_a_look_that_began_before_a_claim_says_nothing_of_it(
 
         first = await claimed()
         async with database.transaction() as connection:
-            back = claims.Postponement(
+            back = outcomes.Postponement(
                 key=again, claim=first[again].claim, delay=timedelta(0), error="", attempts=1, is_doubtful=False
             )
-            await claims.postpone(connection, SCOPE, "one", [back])
+            await outcomes.postpone(connection, SCOPE, "one", [back])
         for each in first.values():
             own.begin(each, clock() - 2 * RECHECK_SECONDS)
         [other] = [each for key, each in first.items() if key != again]

@@ -158,4 +158,4 @@ class SteppedSender:
                 await outcomes.store_receipts(connection, self.scope, self.owner, [row])
             else:
                 later: Later = msgspec.structs.replace(result, delay=timedelta(0))
-                await claims.postpone(connection, self.scope, self.owner, [later.postponement])
+                await outcomes.postpone(connection, self.scope, self.owner, [later.postponement])

@@ -232,7 +232,7 @@ class SteppedCaller:
                     self.handled.note(attempt, result)
             else:
                 later = msgspec.structs.replace(result, delay=timedelta(0))
-                await claims.postpone(connection, self._scope, attempt.owner, [later.postponement])
+                await outcomes.postpone(connection, self._scope, attempt.owner, [later.postponement])
             after = await self._row(connection, key)
         if not is_held and before != after:
             raise Broken(17, f"what came of {attempt.edge.reason} under a lost claim is stored: {attempt.outcome}")

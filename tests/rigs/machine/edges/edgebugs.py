@@ -16,7 +16,7 @@ from levelog_processors.bound import BoundView
 from levelog_processors.decide import facts, writetargets
 from levelog_processors.fold.foldrules import Fold
 from levelog_processors.fold.receipts import Receipts
-from levelog_store.actuate import claims, outcomes
+from levelog_store.actuate import outcomes
 from levelog_store.actuate.claims import CLAIMED, IS_KEY, is_one_of_keys
 from levelog_store.actuate.outcomes import ClaimReceipt
 from levelog_store.dialects import Timestamp
@@ -51,7 +51,7 @@ def called_before_it_is_known(laboratory: Laboratory[Any]) -> Generator[None]:
             effect.in_line = in_line
 
 
-@replaces("withdraw_unwanted", claims)
+@replaces("withdraw_unwanted", outcomes)
 def tried_although_it_is_gone(_: Dialect) -> ReturningUpdate[Any]:
     """A call that is given back after its object went stays to be made again."""
     return update(intents).where(false()).values(state="superseded").returning(intents.c.key)
@@ -84,7 +84,7 @@ def outcomes_of_lost_claims_count(_: Laboratory[Any]) -> Generator[None]:
         yield
 
 
-@replaces("give_back", claims)
+@replaces("give_back", outcomes)
 def given_back_by_anybody() -> Update:
     """A call is given back although another actuator has claimed its intent."""
     values = {
