@@ -220,12 +220,12 @@ class Actuator:
                 await asyncio.wait(self._writes.under_way)
             await self._outage.wait()
 
-    async def _claim(self, loop: ClaimLoop) -> bool:
-        """Claim and start as many intents as there is room for; returns whether no more are due, in any group."""
+    async def _claim(self) -> tuple[bool, float]:
+        """Claim and start as many intents as there is room for; returns as `ClaimLoop.claim`, of all groups."""
         room = self._limits.room
         limit = min(room.limit, 1) if self._outage.is_on else room.limit
         if not limit:
-            return False
+            return False, 0.0
         began = self._clock()
         async with self._outbox.database.transaction() as connection:
             reading = self._clock()
@@ -239,24 +239,20 @@ class Actuator:
                 without_calls=self._effects.limited,
             )
             took = self._clock() - reading
-        if self._effects.limited:
-            loop.spare(took)
         self.begin(claimed, began)
-        return len(claimed) < limit and not room.without
+        return len(claimed) < limit and not room.without, took if self._effects.limited else 0.0
 
-    async def _claim_limited(self, loop: ClaimLoop) -> bool:
-        """Claim and start calls of effects with a limit, as many as may run; returns whether no more may start."""
+    async def _claim_limited(self) -> tuple[bool, float]:
+        """Claim and start calls of effects with a limit, as many as may run; returns as `ClaimLoop.claim`."""
         if not (rooms := self._effects.rooms):
-            return True
+            return True, 0.0
         began, scope = self._clock(), self._outbox.scope
         async with self._outbox.database.transaction() as connection:
             reading = self._clock()
             claimed, is_more = await claims.claim_calls(connection, scope, self.owner, rooms, lease=self.lease)
             took = self._clock() - reading
-        if not claimed:
-            loop.spare(took)
         self.begin(claimed, began)
-        return not is_more
+        return not is_more, 0.0 if claimed else took
 
     def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
         """Carry out claimed intents; the claims count from `since` on the clock `elapsed`.

@@ -34,12 +34,12 @@ async def test_what_is_given_back_while_the_database_is_asked_is_claimed_when_it
     """The database was asked too early to say so, and the claim that follows on the notification comes too early."""
     claims, is_due = 0, asyncio.Event()
 
-    async def claim(_: ClaimLoop) -> bool:
+    async def claim() -> tuple[bool, float]:
         nonlocal claims
         claims += 1
         if claims == 3:
             is_due.set()
-        return True
+        return True, 0.0
 
     async def ready() -> None:
         """Claim at once."""
