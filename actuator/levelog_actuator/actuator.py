@@ -25,7 +25,6 @@ from levelog_actuator.ledger import Ledger, StoredResults
 from levelog_actuator.limits import Limits, Outage
 from levelog_actuator.outbox import ActuatorSettings, Outbox
 from levelog_actuator.ownclaims import OwnClaims
-from levelog_actuator.receiptrows import ReceiptRows
 from levelog_actuator.relay import Relay
 from levelog_actuator.results import Observers
 from levelog_actuator.sending import Sender
@@ -88,7 +87,7 @@ class Actuator:
         self.observers = Observers()
         sender = Sender(client, settings, redactor, writers=writers)
         writer = publisher.stream.writer("actuator")
-        self._relay = Relay(ReceiptRows(outbox), publisher, writer)
+        self._relay = Relay(outbox, publisher, writer)
         self._verifier = WriteVerifier(outbox, sender, publisher, writer)
         self._own = OwnClaims(outbox, self._wake_loops, clock)
         self._limits = Limits(settings)
@@ -203,7 +202,7 @@ class Actuator:
                 try:
                     await self._relay.flush()
                 finally:
-                    await self._relay.rows.keep()
+                    await self._relay.keep()
         except (LevelogError, TimeoutError) as error:
             log.warning("some receipts are not in the log until an actuator runs again: %s", error)
 

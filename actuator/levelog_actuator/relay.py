@@ -1,11 +1,13 @@
 """Publishes receipts to the log: of writes as they come, of calls once they are stored; again those that it lacks.
 
-`receiptrows.py` has the rows keep what the log does not take. It ends no intent: the processor that folds a receipt
+It has the rows of intents keep what the log does not take, and note what it has. That need not be durable: of a receipt
+that is in neither, the claim ends, and the target is looked at. It ends no intent: the processor that folds a receipt
 does. It never reaches the API.
 """
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,7 +20,7 @@ from levelog.absence import level_of
 from levelog.effects import GROUP, Call
 from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_write, title_of
 from levelog.handlers.indexers import called_parent
-from levelog_actuator.receiptrows import ReceiptRows
+from levelog_actuator.outbox import Outbox
 from levelog_base.counting import counted
 from levelog_base.errors import Unavailable
 from levelog_base.wire.objects import Application, ObjectKey, Uid
@@ -28,6 +30,7 @@ from levelog_log.notifications import Listener
 from levelog_log.publisher import BatchPublisher
 from levelog_log.transport.wire import Message
 from levelog_store.actuate import outcomes
+from levelog_store.actuate.outcomes import ClaimReceipt
 from levelog_store.fold import calls
 
 log = logging.getLogger(__name__)
@@ -36,6 +39,9 @@ BATCH: Final = 500
 """Receipts in one atomic batch of the log."""
 MOST_WAITING: Final = 10_000
 """Receipts kept in memory while the log is away; more are read from the database afterwards."""
+MARKS: Final = 15
+"""How often in the time of a claim the rows note which receipts are in the log; a processor that folds them before
+that notes it for free."""
 
 _decoder: Final = msgspec.json.Decoder(ReceiptNoted)
 _call_decoder: Final = msgspec.json.Decoder(Call[Any, Any])
@@ -48,10 +54,16 @@ class Relay(Struct, eq=False):
     its target is free for others; and where the log does not take it within a third of the claim, the row keeps it.
     """
 
-    rows: ReceiptRows
+    outbox: Outbox
     publisher: BatchPublisher
     writer: MessageWriter
     waiting: deque[ReceiptNoted] = field(default_factory=deque[ReceiptNoted])
+    unstored: dict[str, ClaimReceipt] = {}
+    """Receipts that no row may have yet, by key."""
+    published: list[str] = []
+    """Keys of receipts in the log whose rows do not say so yet."""
+    mark_at: float = math.inf
+    """Time, by the clock of the event loop, at which what was published has waited long enough."""
     news: Listener = field(default_factory=Listener)
     """Receipts were submitted."""
     is_behind: bool = True
@@ -64,7 +76,7 @@ class Relay(Struct, eq=False):
     def submit(self, receipt: ReceiptNoted, claim: int) -> None:
         """Take a receipt that no row has; it is kept until one has it, or the fold has ended its intent."""
         _tell(receipt)
-        self.rows.add(receipt, claim)
+        self.unstored[receipt.key] = receipt, claim
         self.waiting.append(receipt)
         self.news.notify()
 
@@ -80,35 +92,65 @@ class Relay(Struct, eq=False):
 
     async def run(self) -> None:
         """Relay until cancelled. Raises IdentityMismatch if the log is another one now."""
-        clock, settings, rows = asyncio.get_running_loop().time, self.rows.outbox.settings, self.rows
+        clock, settings = asyncio.get_running_loop().time, self.outbox.settings
         failures, resync_at = 0, clock()
         while True:
             try:
                 await self.flush()
-                if clock() >= rows.mark_at:
-                    await rows.mark()
+                if clock() >= self.mark_at:
+                    await self._mark()
                 if self.is_behind or clock() >= resync_at:
-                    await rows.mark()
+                    await self._mark()
                     await self._resync()
                     await self._keep_calls()
                     resync_at = clock() + settings.resync.total_seconds()
                 failures = 0
-                await self.news.wait(timedelta(seconds=max(0.0, min(resync_at, rows.mark_at) - clock())))
+                await self.news.wait(timedelta(seconds=max(0.0, min(resync_at, self.mark_at) - clock())))
             except Unavailable as error:
                 failures += 1
                 delay = settings.outage_delay(failures).total_seconds()
                 log.log(level_of(error), "no receipts are relayed for %.1f s: %s", delay, error)
-                await rows.try_to_keep()
-                self.waiting = deque(rows.receipts)
+                await self._try_to_keep()
+                self.waiting = deque(receipt for receipt, _ in self.unstored.values())
                 self.is_behind = True
                 log_absence = self.publisher.stream.connection.absence
-                await (log_absence if log_absence.is_on else rows.outbox.database.absence).pause(delay)
+                await (log_absence if log_absence.is_on else self.outbox.database.absence).pause(delay)
 
     async def flush(self) -> None:
         """Relay what waits in memory."""
         while self.waiting:
             batch = [self.waiting.popleft() for _ in range(min(BATCH, len(self.waiting)))]
             await self._relay(batch)
+
+    async def keep(self) -> None:
+        """Have the rows keep every receipt that the log may not have."""
+        await self._mark()
+        await self._store(list(self.unstored.values()), is_relayed=False)
+
+    async def _try_to_keep(self) -> None:
+        """The same, or have memory keep them while the database is away.
+
+        That is no more than the claimed intents, and nothing is claimed without the database.
+        """
+        try:
+            await self.keep()
+        except Unavailable as error:
+            log.log(level_of(error), "%s in memory: %s", counted(len(self.unstored), "receipt"), error)
+
+    async def _mark(self) -> None:
+        """Mark in the rows what has reached the log; the fold may have done that already."""
+        keys, self.published, self.mark_at = self.published, [], math.inf
+        ended = [self.unstored[key] for key in keys if key in self.unstored]
+        if relayed := [key for key in keys if key not in self.unstored]:
+            await self.outbox.write(outcomes.mark_relayed, relayed)
+        await self._store(ended, is_relayed=True)
+
+    async def _store(self, receipts: Sequence[ClaimReceipt], *, is_relayed: bool) -> None:
+        if not receipts:
+            return
+        await self.outbox.write(outcomes.store_receipts, self.outbox.owner, receipts, is_relayed=is_relayed)
+        for receipt, _ in receipts:
+            self.unstored.pop(receipt.key, None)
 
     async def _resync(self) -> None:
         """Relay stored receipts: all of them after a start or a failure, otherwise those without an owner.
@@ -118,14 +160,14 @@ class Relay(Struct, eq=False):
         is_wanted = self.left_before.__contains__ if not self.is_behind else lambda _key: True
         left: set[str] = set()
         while True:
-            found = await self.rows.outbox.read(outcomes.unrelayed, BATCH + len(left))
+            found = await self.outbox.read(outcomes.unrelayed, BATCH + len(left))
             new = [row for row in found if row.key not in left]
             wanted = [row for row in new if is_wanted(row.key)]
             left.update(row.key for row in new if not is_wanted(row.key))
             if wanted:
                 log.info("catching up: %s, stored earlier, to the log", counted(len(wanted), "receipt"))
                 await self._relay([_decoder.decode(row.receipt) for row in wanted])
-                await self.rows.mark()  # else they are found again until somebody folds them
+                await self._mark()  # else they are found again until somebody folds them
                 left.update(row.key for row in wanted if row.key in self.too_large)
             if len(new) < BATCH:
                 break
@@ -136,7 +178,7 @@ class Relay(Struct, eq=False):
 
         Origin of the period: the tables may be lost, and filled from the log again, three times while a record lasts.
         """
-        outbox, age = self.rows.outbox, self.publisher.stream.max_age
+        outbox, age = self.outbox, self.publisher.stream.max_age
         if not await outbox.read(calls.is_time_to_record, age / 4 if age else None):
             return
         last, count = None, 0
@@ -153,16 +195,19 @@ class Relay(Struct, eq=False):
         messages = self._messages(receipts)
         if not messages:
             return
+        lease = self.outbox.settings.lease.total_seconds()
         batch = [message for _, message in messages]
         publishing = asyncio.ensure_future(self.publisher.publish(batch))
         try:
-            await asyncio.wait((publishing,), timeout=self.rows.outbox.settings.lease.total_seconds() / 3)
+            await asyncio.wait((publishing,), timeout=lease / 3)
             if not publishing.done():
-                await self.rows.try_to_keep()
+                await self._try_to_keep()
             await publishing
         finally:
             publishing.cancel()
-        self.rows.note_published(key for key, _ in messages)
+        if not self.published:
+            self.mark_at = asyncio.get_running_loop().time() + lease / MARKS
+        self.published += [key for key, _ in messages]
 
     def _messages(self, receipts: Sequence[ReceiptNoted]) -> list[tuple[str, Message]]:
         """Key and message of receipts, without those that the log does not take."""

@@ -10,7 +10,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_actuator.ledger import Ledger, StoredResults
 from levelog_actuator.outbox import Outbox
-from levelog_actuator.receiptrows import ReceiptRows
 from levelog_actuator.relay import BATCH, Relay
 from levelog_actuator.results import Ended, Later
 from levelog_base.errors import Unavailable
@@ -87,7 +86,7 @@ async def test_a_result_that_log_or_database_does_not_take_fails_its_intent_alon
     names = {(verb, name): f"pods/default/{verb}-{n}" for verb in ("patch", "call") for n, name in enumerate(ODD)}
     await on_either.decide(*(intent(target, verb=verb) for (verb, _), target in names.items()))
     outbox = Outbox(on_either.database, on_either.scope, "me", QUICK)
-    relay = Relay(ReceiptRows(outbox), BatchPublisher(on_either.stream), on_either.stream.writer("actuator"))
+    relay = Relay(outbox, BatchPublisher(on_either.stream), on_either.stream.writer("actuator"))
     ledger = ledger_of(on_either, on_either.database, on_stored=lambda found: relay.submit_stored(found.receipts))
     intents = {each.target: each for each in await claimed(on_either)}
     for (verb, name), target in names.items():
@@ -98,7 +97,7 @@ async def test_a_result_that_log_or_database_does_not_take_fails_its_intent_alon
             relay.submit(result.receipt(on_either.scope.application, NOON, "me"), result.intent.claim)
     await stored(ledger)
     await relay.flush()
-    await relay.rows.keep()
+    await relay.keep()
     logged = {str(each.target): each for each in await on_either.receipts()}
     rows = {each["target"]: each for each in (await on_either.rows()).values()}
     for (verb, name), target in names.items():
@@ -175,7 +174,7 @@ async def test_of_very_many_receipts_each_is_relayed_once_before_anybody_folds_i
         row["receipt"] = canonical(done.receipt(on_either.scope.application, NOON, "me"))
     keys = await on_either.decide(*rows)
     outbox = Outbox(on_either.database, on_either.scope, "me", QUICK)
-    relay = Relay(ReceiptRows(outbox), BatchPublisher(on_either.stream), on_either.stream.writer("actuator"))
+    relay = Relay(outbox, BatchPublisher(on_either.stream), on_either.stream.writer("actuator"))
     relaying = asyncio.create_task(relay.run())
 
     async def are_noted() -> bool:
