@@ -119,7 +119,16 @@ class Recorder:
         try:
             trimmed = trim(body, api_version=self._watched.api_version, kind=kind)
             version = trimmed.version
-            return version, self._of_object(trimmed, origin, is_deleted=is_deleted)
+            record = (ObjectDeleted if is_deleted else ObjectSeen)(
+                key=self._key(trimmed.namespace, trimmed.name),
+                uid=trimmed.uid,
+                version=version,
+                origin=origin,
+                time=_now(),
+                written=trimmed.written,
+                body=self._redactor.redact_body(self._resource, trimmed.body),
+            )
+            return version, self._writer.message(record, may_cut=True)
         except (RecordError, ConfigurationError) as error:  # the second: redaction has no key
             return version, self.unreadable(body, str(error))
         except Exception as error:  # whatever is wrong with one object must not hold up the others
@@ -184,18 +193,6 @@ class Recorder:
         return self._writer.to_all_partitions(
             BookmarkNoted(resource=self._resource, api_version=api_version, version=version, time=_now())
         )
-
-    def _of_object(self, trimmed: Trimmed, origin: Origin, *, is_deleted: bool) -> Message:
-        record = (ObjectDeleted if is_deleted else ObjectSeen)(
-            key=self._key(trimmed.namespace, trimmed.name),
-            uid=trimmed.uid,
-            version=trimmed.version,
-            origin=origin,
-            time=_now(),
-            written=trimmed.written,
-            body=self._redactor.redact_body(self._resource, trimmed.body),
-        )
-        return self._writer.fitting(record)
 
     def _key(self, namespace: str, name: str) -> ObjectKey:
         return ObjectKey(group=self._resource.group, resource=self._resource.resource, namespace=namespace, name=name)

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Final
 
-from msgspec.structs import replace
-
 from levelog_base.errors import RecordError
 from levelog_base.wire.envelope import decode, encode
 from levelog_base.wire.objects import Application, Cluster, Partition, Sequence
@@ -81,8 +79,13 @@ class MessageWriter:
         self._prefix = secrets.token_hex(8)
         self._numbers = count(1)
 
-    def message(self, record: ObjectSeen | ObjectDeleted | ControlRecord, partition: Partition = _FIRST) -> Message:
-        """The message of a record, in the partition of its object; `partition` is that of one about a resource."""
+    def message(
+        self, record: ObjectSeen | ObjectDeleted | ControlRecord, partition: Partition = _FIRST, may_cut: bool = False
+    ) -> Message:
+        """The message of a record, in the partition of its object; `partition` is that of one about a resource.
+
+        With `may_cut`, of an object that is too large only its metadata are recorded, or else its identity.
+        """
         match record:
             case ObjectSeen() | ObjectDeleted():
                 key = record.key
@@ -95,25 +98,23 @@ class MessageWriter:
         record_id = f"{self._prefix}-{next(self._numbers)}"
         headers, payload = encode(record, record_id=record_id, source=self.source)
         lines, limit = header_lines(headers), self._most_bytes()
-        size = len(payload) + len(lines) + _FRAME_BYTES
-        if size > limit:
-            raise RecordTooLarge(f"record for {subject} has {size} bytes; NATS takes {limit} (its setting max_payload)")
+        room = limit - len(lines) - _FRAME_BYTES
+        if (excess := len(payload) - room) > 0:
+            error = f"record for {subject} has {limit + excess} bytes; NATS takes {limit} (its setting max_payload)"
+            if not may_cut or not (payload := _cut(payload, error, room)):
+                raise RecordTooLarge(error)
+            log.warning("%s; only its metadata are recorded", error, extra={"object": headers["ce-subject"]})
         return Message(subject, lines, payload)
-
-    def fitting(self, record: ObjectSeen | ObjectDeleted) -> Message:
-        """The message of an object; of its metadata, if the whole is too large, or else of its identity."""
-        try:
-            return self.message(record)
-        except RecordTooLarge as error:
-            log.warning("%s; only its metadata are recorded", error, extra={"object": str(record.key)})
-            try:
-                return self.message(replace(record, body=only_metadata(record.body, str(error))))
-            except RecordTooLarge:
-                return self.message(replace(record, body=only_metadata(record.body, str(error), is_least=True)))
 
     def to_all_partitions(self, record: AboutResource) -> list[Message]:
         """One message per partition for what concerns a whole resource."""
         return [self.message(record, Partition(number)) for number in range(self.partitions)]
+
+
+def _cut(body: bytes, why: str, most_bytes: int) -> bytes:
+    """What is recorded of an object that is too large; empty if its identity is, too."""
+    shorter = (only_metadata(body, why, is_least=is_least) for is_least in (False, True))
+    return next((each for each in shorter if len(each) <= most_bytes), b"")
 
 
 def logged_record(
