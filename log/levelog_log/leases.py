@@ -31,7 +31,6 @@ from levelog_log.transport.jetstream import (
     nanoseconds,
     refusal,
 )
-from levelog_log.transport.wire import header_lines
 
 R = TypeVar("R")
 
@@ -78,7 +77,7 @@ class LeaseMessage(Generic[R]):
         Raises NoLeases, Unavailable, LevelogError.
         """
         step = f"taking the lease {self.subject}"
-        headers = header_lines({"Nats-Expected-Last-Subject-Sequence": str(expected)})
+        headers = b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % expected
         payload, timeout = msgspec.json.encode(content), self.lasts / 3
         try:
             reply = await self.connection.request(self.subject, payload, headers=headers, step=step, timeout=timeout)

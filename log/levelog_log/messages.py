@@ -37,7 +37,7 @@ from levelog_base.wire.subjects import (
     partition_of,
     receipt_subject,
 )
-from levelog_log.transport.wire import Message, header_lines
+from levelog_log.transport.wire import Message
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +109,15 @@ class MessageWriter:
     def to_all_partitions(self, record: AboutResource) -> list[Message]:
         """One message per partition for what concerns a whole resource."""
         return [self.message(record, Partition(number)) for number in range(self.partitions)]
+
+
+def header_lines(headers: Mapping[str, str]) -> bytes:
+    """Serialise headers as NATS does. Raises RecordError for a header that holds a line break."""
+    text = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    if text.count("\n") != len(headers) or text.count("\r") != len(headers):
+        broken = next(name for name, value in headers.items() if "\n" in f"{name}{value}" or "\r" in f"{name}{value}")
+        raise RecordError(f"header {broken} cannot be published, it holds a line break: {headers[broken]!r}")
+    return text.encode()
 
 
 def _cut(body: bytes, why: str, most_bytes: int) -> bytes:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from levelog_base.wire.objects import ObjectKey, Partition, Uid, Version
 from levelog_base.wire.records import ObjectSeen, ObjectUnreadable, SyncFinished, SyncStarted
 from levelog_base.wire.subjects import partition_of
-from levelog_log.messages import MessageWriter
+from levelog_log.messages import MessageWriter, header_lines
 from levelog_log.publisher import BatchPublisher
-from levelog_log.transport.wire import Message, header_lines
+from levelog_log.transport.wire import Message
 from levelog_store.look.contact import read_unreadable
 from levelog_store.rows import UnreadableRow
 from levelog_store.tables import objects

@@ -93,7 +93,7 @@ class Connection:
         step: str = "",
         timeout: timedelta = REQUEST_TIMEOUT,  # noqa: ASYNC109
     ) -> Msg:
-        """Send a request, with headers as `header_lines` writes them, and wait for the answer.
+        """Send a request, with headers as lines, and wait for the answer.
 
         Raises Unavailable, naming the step, if the connection breaks, Unanswered if no answer comes in time, and
         NoResponders if nothing listens.

@@ -8,15 +8,13 @@ import asyncio
 import logging
 import re
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.transport import TcpTransport
 from nats.errors import ConnectionReconnectingError, Error, MaxPayloadError
-
-from levelog_base.errors import RecordError
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +23,7 @@ _END = b"\r\n"
 
 
 class Message(NamedTuple):
-    """A message to publish: the subject, the headers as `header_lines` wrote them, and the payload."""
+    """A message to publish: the subject, the headers as lines that end in CRLF, and the payload."""
 
     subject: str
     headers: bytes
@@ -34,17 +32,8 @@ class Message(NamedTuple):
     """Where an answer goes; empty: none is wanted."""
 
 
-def header_lines(headers: Mapping[str, str]) -> bytes:
-    """Serialise headers as NATS does. Raises RecordError for a header that holds a line break."""
-    text = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    if text.count("\n") != len(headers) or text.count("\r") != len(headers):
-        broken = next(name for name, value in headers.items() if "\n" in f"{name}{value}" or "\r" in f"{name}{value}")
-        raise RecordError(f"header {broken} cannot be published, it holds a line break: {headers[broken]!r}")
-    return text.encode()
-
-
 def parse_header_lines(block: bytes) -> dict[str, str]:
-    """Undo `header_lines`; lines without a colon, as the one with the protocol's version, are left out."""
+    """Headers by name; lines without a colon, as the one with the protocol's version, are left out."""
     lines = block.decode("utf-8", "replace").split("\r\n")
     return {name: value for name, found, value in [line.partition(": ") for line in lines] if found}
 

@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog_base.errors import RecordError
-from levelog_log.transport.wire import header_lines, parse_header_lines
+from levelog_log.messages import header_lines
+from levelog_log.transport.wire import parse_header_lines
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=20)
 VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=40)
