@@ -44,19 +44,18 @@ class Recording(Protocol):
         """Sequence of the last one, 0 if there is none."""
         ...
 
-    def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
-        """Batches of all records from `start` up to `last`, in the order of the log."""
+    def records(self) -> AsyncGenerator[LoggedRecord]:
+        """All records up to `last`, in the order of the log; end it by `aclosing` unless you read them all."""
         ...
 
 
-async def each_record(history: Recording, last: int | None = None) -> AsyncGenerator[LoggedRecord]:
-    """All records of a recording up to the last, one by one; end it by `aclosing` unless you read them all."""
-    async with aclosing(history.records()) as batches:
-        async for batch in batches:
-            for logged in batch:
-                if last is not None and logged.sequence > last:
-                    return
-                yield logged
+async def records_to(history: Recording, last: int) -> AsyncGenerator[LoggedRecord]:
+    """Records of a recording up to one, which may be before its last; to be ended likewise."""
+    async with aclosing(history.records()) as records:
+        async for logged in records:
+            if logged.sequence > last:
+                return
+            yield logged
 
 
 class History(Recording, Protocol):
@@ -89,16 +88,16 @@ class LogRecording:
             stream_created=stream.identity.created,
         )
 
-    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
-        """Batches of all records from `start` up to `last`, in the order of the log."""
-        start = max(start, self.first)
-        if self.last < start:
+    async def records(self) -> AsyncGenerator[LoggedRecord]:
+        """All records up to `last`, in the order of the log."""
+        if self.last < self.first:
             return
-        async with Reader(self._stream, start=Sequence(start)) as reader:
+        async with Reader(self._stream, start=Sequence(self.first)) as reader:
             while reader.position < self.last:
-                batch = await reader.next_batch()
-                self.read_to = max(self.read_to, batch[-1].sequence)
-                yield batch if batch[-1].sequence <= self.last else [r for r in batch if r.sequence <= self.last]
+                for logged in await reader.next_batch():
+                    if logged.sequence <= self.last:
+                        self.read_to = max(self.read_to, logged.sequence)
+                        yield logged
 
 
 class LiveHistory(LogRecording):

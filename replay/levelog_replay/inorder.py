@@ -21,7 +21,7 @@ from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_replay.comparing import NO_VIEW, Conclusion, Judged
-from levelog_replay.historysources import Recording, each_record
+from levelog_replay.historysources import Recording
 from levelog_replay.memory import MemoryTables
 from levelog_replay.travel.edits import Edited
 from levelog_store.actuate.claims import Claimant
@@ -82,7 +82,7 @@ class LogReplay:
         """Go through the history; yields each record after what it led to was decided."""
         await self._engine.load(dict.fromkeys(range(self._history.origin.partitions), 1))
         first: list[LoggedRecord] = []
-        async with aclosing(each_record(self._history)) as records:
+        async with aclosing(self._history.records()) as records:
             async for logged in records:
                 if not self._engine.readiness.views:
                     first.append(logged)

@@ -1,6 +1,6 @@
 """The objects in the log up to the position of each partition at some moment, in memory."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Final
 
 from levelog_base.wire.objects import ObjectKey
@@ -48,7 +48,7 @@ class Tape:
     """Folds the records of a history, each once, for one version of the code or for two."""
 
     def __init__(self, history: Recording, sides: Sequence[Rebuilt]) -> None:
-        self._batches = history.records()
+        self._records = history.records()
         self._sides = sides
         self._ahead: list[LoggedRecord] = []
         """Read, and after the moment: where processors are not equally far, as many as lie between the two."""
@@ -59,24 +59,26 @@ class Tape:
 
     async def fold_up_to(self, folded: Sequence[int]) -> None:
         """Fold what is not folded yet up to a sequence in each partition."""
-        end = max(folded, default=0)
-        batch, self._ahead = self._ahead, []
+        ahead, self._ahead = self._ahead, []
         due: list[LoggedRecord] = []
         size = 0
-        while True:
-            for logged in batch:
-                if logged.sequence <= folded[logged.partition]:
-                    due.append(logged)
-                    size += _size(logged)
-                else:
-                    self._ahead.append(logged)
-            is_there = self.position >= end or not (batch := await anext(self._batches, []))
-            if is_there or size > WINDOW_BYTES:
+        async for logged in self._up_to(max(folded, default=0), ahead):
+            if logged.sequence > folded[logged.partition]:
+                self._ahead.append(logged)
+                continue
+            due.append(logged)
+            size += _size(logged)
+            if size > WINDOW_BYTES:
                 self._fold(due)
                 due, size = [], 0
-            if is_there:
-                return
-            self.position = batch[-1].sequence
+        self._fold(due)
+
+    async def _up_to(self, end: int, ahead: Sequence[LoggedRecord]) -> AsyncGenerator[LoggedRecord]:
+        for logged in ahead:
+            yield logged
+        while self.position < end and (read := await anext(self._records, None)) is not None:
+            self.position = read.sequence
+            yield read
 
     def _fold(self, due: Sequence[LoggedRecord]) -> None:
         self.records += len(due)

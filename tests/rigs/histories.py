@@ -35,11 +35,10 @@ def images(web: Web) -> Iterator[tuple[str, int]]:
 
 
 class Told:
-    """A history of some records, in batches of some size."""
+    """A history of some records."""
 
-    def __init__(self, records: Sequence[LoggedRecord], size: int) -> None:
+    def __init__(self, records: Sequence[LoggedRecord]) -> None:
         self._records = records
-        self._size = size
         self.first = 1
         self.last = len(records)
         self.origin = Origin(cluster=Cluster("cluster"), application=Application("webs"), partitions=PARTITIONS)
@@ -47,12 +46,11 @@ class Told:
         self.ended = 0
         """How many of these have come to their end, or were closed."""
 
-    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
+    async def records(self) -> AsyncGenerator[LoggedRecord]:
         self.reads += 1
-        wanted = [each for each in self._records if each.sequence >= start]
         try:
-            for at in range(0, len(wanted), self._size):
-                yield wanted[at : at + self._size]
+            for each in self._records:
+                yield each
         finally:
             self.ended += 1
 

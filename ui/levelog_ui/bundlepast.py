@@ -13,7 +13,6 @@ from levelog_history.records import RecordSource
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
 from levelog_replay.bundles.reading import Bundle
-from levelog_replay.historysources import each_record
 from levelog_store.decide.decisions import Asked, Decision, PastIntent
 from levelog_store.look.levelpages import LevelQuery
 from levelog_store.look.overview import LevelLine, WriteLine
@@ -54,10 +53,7 @@ class BundlePast:
 
     async def records(self, sequences: Collection[int]) -> list[LoggedRecord]:
         """One pass."""
-        if not sequences:
-            return []
-        start = min(sequences)
-        return [each async for batch in self.bundle.records(start) for each in batch if each.sequence in sequences]
+        return [each async for each in self.bundle.records() if each.sequence in sequences] if sequences else []
 
     async def intents(
         self, entries: Sequence[DecisionEntry], receipts: dict[str, tuple[int, ReceiptNoted]]
@@ -90,7 +86,7 @@ class BundlePast:
             return {}
         application = self.bundle.origin.application
         failed: list[tuple[LevelName, ReceiptNoted]] = []
-        async for record in (each.record async for each in each_record(self.bundle)):
+        async for record in (each.record async for each in self.bundle.records()):
             if isinstance(record, ReceiptNoted) and record.state == "failed" and not record.is_repeated:
                 level = application, record.view, str(record.parent)
                 if record.round < before.get(level, 0):
@@ -126,7 +122,7 @@ class BundlePast:
             return known
         there: dict[str, str] = {}
         receipts: dict[str, ReceiptNoted] = {}
-        async for logged in each_record(self.bundle):
+        async for logged in self.bundle.records():
             if moment.precedes(logged):
                 continue
             if isinstance(record := logged.record, ObjectSeen | ObjectDeleted):

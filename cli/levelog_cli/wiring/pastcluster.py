@@ -20,7 +20,7 @@ from levelog_cli.wiring.lookback import opened_source
 from levelog_history.reach import Moment, refuse_beyond
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import Bundle
-from levelog_replay.historysources import Origin, Recording, each_record, open_recording
+from levelog_replay.historysources import Origin, Recording, open_recording
 from levelog_replay.tape import Rebuilt
 from levelog_sandbox import Sandbox
 from levelog_store.rows import StoredObject
@@ -42,7 +42,7 @@ async def serve_past(settings: Settings, bundle: Path | None, *, at: str, speed:
             source if isinstance(source, Bundle) else await open_recording(source.stream, Application(""))
         )
         past = PastCluster(history.origin, port=port, of=f"{source.name} at {moment}")
-        records = await stack.enter_async_context(aclosing(each_record(history)))
+        records = await stack.enter_async_context(aclosing(history.records()))
         first = await past.fold_up_to(records, moment)
         await stack.enter_async_context(past.sandbox)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levelog-past-")))

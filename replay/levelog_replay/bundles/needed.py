@@ -21,7 +21,7 @@ from levelog_base.wire.records import (
 from levelog_history.reach import Moment
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
-from levelog_replay.historysources import Recording, each_record
+from levelog_replay.historysources import Recording, records_to
 from levelog_store.rows import Input
 
 
@@ -47,7 +47,7 @@ class Needed:
     ) -> Self:
         """The needed ones up to `last`: nothing is left out after `start`, or after what decisions had `folded`."""
         needed = cls(folded, ended)
-        async with aclosing(each_record(history, last)) as records:
+        async with aclosing(records_to(history, last)) as records:
             async for logged in records:
                 if start.precedes(logged):
                     needed._folded = [min(each, needed.begins.sequence) for each in needed._folded]

@@ -26,10 +26,9 @@ from levelog_replay.bundles.lines import (
     RecordLine,
     UnreadableLine,
 )
-from levelog_replay.historysources import Origin, each_record
+from levelog_replay.historysources import Origin
 from levelog_store.decide.decisions import Asked, Decision, WithWrites
 
-_BATCH: Final = 1000
 _LINE: Final = msgspec.json.Decoder(Line)
 _HEADING: Final = msgspec.json.Decoder(Heading)
 
@@ -85,9 +84,9 @@ class Bundle:
     async def ends(self) -> tuple[int, LoggedRecord | None, int]:
         """Sequence from which all records are there, the first of them that is, and sequence of the last."""
         first = self.heading.replaced_until or self.first
-        async with aclosing(self.records(self.heading.replaced_until)) as batches:
-            records = await anext(batches, [None])
-        return first, records[0], self.last
+        async with aclosing(self.records()) as records:
+            record = await anext((each async for each in records if each.sequence >= first), None)
+        return first, record, self.last
 
     async def resources(self) -> Sequence[str]:
         """Names of the resources of which it has records, sorted."""
@@ -100,7 +99,7 @@ class Bundle:
         if is_followed:
             raise ConfigurationError("nothing more happens in a bundle: leave --follow out")
         resources = {each.resource for each in selected}
-        async for logged in each_record(self):
+        async for logged in self.records():
             match logged.record:
                 case ObjectSeen(key=key) | ObjectDeleted(key=key):
                     is_about = has_any(selected, key)
@@ -111,21 +110,13 @@ class Bundle:
             if is_about:
                 yield logged
 
-    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
-        """Batches of all records from `start` on, in the order of the log."""
-        batch: list[LoggedRecord] = []
+    async def records(self) -> AsyncGenerator[LoggedRecord]:
+        """All records, in the order of the log."""
         for line in self.lines():
             if isinstance(line, RecordLine | UnreadableLine):
-                if line.sequence < start:
-                    continue
-                batch.append(line.logged())
-                if len(batch) == _BATCH:
-                    yield batch
-                    batch = []
+                yield line.logged()
             elif not isinstance(line, Heading):
                 break
-        if batch:
-            yield batch
 
     async def decisions(self) -> AsyncGenerator[WithWrites]:
         """Every decision, in the order of the snapshots that they saw."""

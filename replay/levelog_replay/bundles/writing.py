@@ -43,7 +43,7 @@ from levelog_replay.bundles.needed import Losses, Needed
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.choice import Selection
 from levelog_replay.comparing import Conclusion
-from levelog_replay.historysources import History, each_record
+from levelog_replay.historysources import History, records_to
 from levelog_store.decide.decisions import Decision
 
 
@@ -131,7 +131,7 @@ async def export(
     with _written(path) as writer:
         writer.write(heading)
         losses = Losses()
-        async for logged in each_record(history, last):
+        async for logged in records_to(history, last):
             if not _is_about(logged, resources, heading.application):
                 continue
             is_needed = needed is None or needed.has(logged)

@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct
 from levelog_base.wire.canonical import canonical
 from levelog_base.wire.objects import effect_of
 from levelog_base.wire.records import ReceiptNoted
-from levelog_replay.historysources import Recording, each_record
+from levelog_replay.historysources import Recording
 
 
 class Came(Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class PastCall(Struct, frozen=True, kw_only=True):
 async def read_past_calls(history: Recording, effects: Collection[str]) -> dict[str, PastCall]:
     """Calls of some effects (`operator/effect`) that have ended, by idempotency key. Reads the log once."""
     found: dict[str, PastCall] = {}
-    async for logged in each_record(history):
+    async for logged in history.records():
         record = logged.record
         if not isinstance(record, ReceiptNoted) or record.application != history.origin.application:
             continue

@@ -11,7 +11,7 @@ from levelog_history.happenings import Entry, entries_in
 from levelog_history.revisions import Revision
 from levelog_history.timeline import AnyEntry, DecisionEntry, interleaved
 from levelog_processors.program import Program
-from levelog_replay.historysources import Recording, each_record
+from levelog_replay.historysources import Recording, records_to
 from levelog_replay.tape import Rebuilt
 from levelog_replay.travel.expressions import Expression, PastState
 from levelog_store.rows import Verdict, ViewParent
@@ -49,7 +49,7 @@ class Bisection:
         """Look for it, with the decisions of each application; None: it never begins to hold. Raises as expressions."""
         self.held = self._holds(0)
         last: LoggedRecord | None = None
-        async with aclosing(each_record(self._history)) as logged:
+        async with aclosing(self._history.records()) as logged:
             records = ((each, int(each.sequence)) async for each in logged)
             async for each, _ in interleaved(records, _in_order(decisions)):
                 before = None
@@ -94,10 +94,10 @@ class Bisection:
 async def revisions_of(history: Recording, wanted: set[int], last: int) -> list[tuple[Entry, int]]:
     """The revisions in the wanted records, in the order of the log up to the last."""
     keys: set[ObjectKey] = set()
-    async for logged in each_record(history, last):
+    async for logged in records_to(history, last):
         if logged.sequence in wanted and isinstance(logged.record, ObjectSeen | ObjectDeleted):
             keys.add(logged.record.key)
-    told = entries_in(each_record(history, last), keys.__contains__)
+    told = entries_in(records_to(history, last), keys.__contains__)
     return [(each, sequence) async for each, sequence in told if sequence in wanted and isinstance(each, Revision)]
 
 

@@ -16,11 +16,10 @@ from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_history.differences import with_value
 from levelog_history.reach import so_long
-from levelog_replay.historysources import Recording, each_record
+from levelog_replay.historysources import Recording
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.decide.decisions import Sendable
 
-_BATCH: Final = 1000
 _BITS: Final = 20
 """Of a sequence, for the records that are moved behind one that stays."""
 _LONGEST: Final = timedelta(days=36_500)
@@ -99,12 +98,11 @@ class Edited:
         """The record that stays, at or before one: there, what was decided on both recordings is compared."""
         return sequence >> _BITS
 
-    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
-        """Batches of all records from `start` on, by the sequences that they have here.
+    async def records(self) -> AsyncGenerator[LoggedRecord]:
+        """All records, by the sequences that they have here.
 
         Raises ConfigurationError for records that are not there, or are of no object.
         """
-        batch: list[LoggedRecord] = []
         after = moved = 0
         async with self._ordered() as ordered:
             async for logged in ordered:
@@ -115,13 +113,7 @@ class Edited:
                 else:
                     after, moved = int(logged.sequence), 0
                     sequence = after << _BITS
-                if sequence >= start:
-                    batch.append(replace(logged, sequence=LogSequence(sequence)))
-                if len(batch) == _BATCH:
-                    yield batch
-                    batch = []
-        if batch:
-            yield batch
+                yield replace(logged, sequence=LogSequence(sequence))
 
     @asynccontextmanager
     async def _ordered(self) -> AsyncGenerator[AsyncIterator[LoggedRecord]]:
@@ -137,7 +129,7 @@ class Edited:
     async def _read(self) -> AsyncGenerator[LoggedRecord]:
         """Records in the order of the log, without those that are dropped."""
         missing, before = self._edits.named, self.first - 1
-        async with aclosing(each_record(self._history)) as records:
+        async with aclosing(self._history.records()) as records:
             async for logged in records:
                 missing.discard(logged.sequence)
                 is_changed = self._edits.values is not None and logged.sequence == self._edits.values[0]
@@ -168,7 +160,7 @@ class PastWrites(Struct):
     @classmethod
     async def read(cls, history: Recording) -> "PastWrites":
         """Read the keys in a history."""
-        records = (each.record async for each in each_record(history))
+        records = (each.record async for each in history.records())
         return cls(frozenset([each.key async for each in records if isinstance(each, ReceiptNoted)]))
 
     def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:

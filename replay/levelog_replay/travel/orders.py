@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_processors.program import Program
-from levelog_replay.historysources import Recording, each_record
+from levelog_replay.historysources import Recording
 from levelog_replay.inorder import LogReplay
 from levelog_replay.travel.edits import PastWrites
 from levelog_replay.travel.expressions import Expression, PastState
@@ -44,10 +44,9 @@ class _Ordered:
         self.origin, self.first, self.last = history.origin, history.first, records[-1].sequence
         self._records = records
 
-    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
-        places = sorted(each.sequence for each in self._records)
-        placed = zip(self._records, places, strict=True)
-        yield [replace(each, sequence=place) for each, place in placed if place >= start]
+    async def records(self) -> AsyncGenerator[LoggedRecord]:
+        for each, place in zip(self._records, sorted(each.sequence for each in self._records), strict=True):
+            yield replace(each, sequence=place)
 
 
 class Orders:
@@ -69,7 +68,7 @@ class Orders:
     async def run(self) -> Inevitable | None:
         """Go back from where the expression holds first; None: it does not. Raises as expressions do."""
         written = await PastWrites.read(self._history)
-        records = [each async for each in each_record(self._history)]
+        records = [each async for each in self._history.records()]
         decided: dict[str, int] = {}
         symptom = await self._holds_at(records, written, decided)
         if symptom is None:

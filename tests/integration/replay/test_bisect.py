@@ -48,7 +48,7 @@ async def test_what_held_from_the_beginning_counts_once_it_holds_again(night: La
 
 async def test_a_condition_that_holds_for_one_record_is_found() -> None:
     records = told([("seen", "shop", 1, "a", count) for count in (1, 2, 1, 1)])
-    history = Told(records, 2)
+    history = Told(records)
     answer = await Bisection(history, Expression(f'object("{SHOP}").spec.replicas == 2')).run([])
     assert answer is not None
     assert answer.sequence == 2

@@ -164,10 +164,7 @@ def is_open(file: Path) -> bool:
     return str(file) in [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
 
 
-async def test_a_bundle_is_closed_once_it_has_said_where_it_ends(
-    exported: Exported, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("levelog_replay.bundles.reading._BATCH", 1)
+async def test_a_bundle_is_closed_once_it_has_said_where_it_ends(exported: Exported) -> None:
     bundle = open_bundle(exported.file)
     first, record, last = await bundle.ends()
     assert record is not None

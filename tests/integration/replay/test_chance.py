@@ -46,7 +46,7 @@ async def decided(operator: Operator, key: bytes | None) -> list[dict[str, objec
     for mark in lists_done(Secret.resource_type.group_resource, 100):
         for partition in range(PARTITIONS):
             records += logged([mark], first=len(records) + 1, partitions=PARTITIONS, partition=partition)
-    found = await decided_in_order(Program([operator]), Told(records, 1000), redactor=Redactor(key))
+    found = await decided_in_order(Program([operator]), Told(records), redactor=Redactor(key))
     return msgspec.json.decode(found, type=list[dict[str, object]])
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,14 +11,13 @@ import pytest_asyncio
 from sqlalchemy import and_, exists, or_, select
 
 from levelog_base.wire.objects import Application
-from levelog_base.wire.records import LoggedRecord
 from levelog_cli.loading import load_operators
 from levelog_history.reach import Moment
 from levelog_log.stream import open_stream
 from levelog_log.transport.connection import connect as connect_nats
 from levelog_processors.decide.functions import Caller
 from levelog_processors.program import Program
-from levelog_replay.bundles.reading import Bundle, open_bundle
+from levelog_replay.bundles.reading import open_bundle
 from levelog_replay.bundles.writing import export
 from levelog_replay.choice import Selection
 from levelog_replay.comparing import DecisionComparison
@@ -136,23 +135,9 @@ async def compared(history: History) -> DecisionComparison:
     return comparison
 
 
-class Sized:
-    """The records of a bundle in batches of some size."""
-
-    def __init__(self, bundle: Bundle, size: int) -> None:
-        self._bundle = bundle
-        self._size = size
-        self.origin, self.first, self.last = bundle.origin, bundle.first, bundle.last
-
-    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
-        every = [logged async for batch in self._bundle.records(start) for logged in batch]
-        for at in range(0, len(every), self._size):
-            yield every[at : at + self._size]
-
-
-async def decided(file: Path, *, size: int = 1000, url: str = "") -> bytes:
+async def decided(file: Path, *, url: str = "") -> bytes:
     """Every decision of `what-if`, as JSON."""
-    return await decided_in_order(program(), Sized(open_bundle(file), size), url)
+    return await decided_in_order(program(), open_bundle(file), url)
 
 
 async def with_seeds(file: Path, seeds: Sequence[str]) -> list[bytes]:
@@ -193,13 +178,11 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
     )
     expected = await decided(file)
     assert {each["view"] for each in msgspec.json.decode(expected)} == set(comparison.tallies)
-    assert await decided(file, size=7) == expected
     if not short_or_whole(False, True):
         return
     assert (await compared(open_bundle(file))).tallies == comparison.tallies
     async with postgres.database() as url:
         assert await decided(file, url=url) == expected
-    assert await decided(file, size=1) == expected
     assert await with_seeds(file, ("1", "77")) == [expected] * 2
 
 

@@ -43,7 +43,7 @@ def history(*records: Any) -> Told:
         for number, (record, partition) in enumerate(found, start=1)
         for one in logged([record], first=number, partitions=PARTITIONS, partition=partition)
     ]
-    history = Told(told, 1000)
+    history = Told(told)
     history.origin = replace(history.origin, partitions=PARTITIONS)
     return history
 

@@ -83,11 +83,11 @@ class Happening:
         self._there: dict[str, ObjectSeen] = {}
         self._incarnation = 1
 
-    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
+    async def records(self) -> AsyncGenerator[LoggedRecord]:
         for resource in (WEBS, PODS):
             for mark in lists_done(resource, 1):
                 for partition in range(PARTITIONS):
-                    yield [self._logged(mark, partition)]
+                    yield self._logged(mark, partition)
         for what, which, how in self._story:
             self._version += 1
             for record in getattr(self, what)(which, how):
@@ -95,10 +95,10 @@ class Happening:
                     marks = lists_done(record.resource, self._version)
                     for each in (record, *(replace(mark, sync_id=str(self._version)) for mark in marks)):
                         for partition in range(PARTITIONS):
-                            yield [self._logged(each, partition)]
+                            yield self._logged(each, partition)
                     continue
                 key = record.parent if isinstance(record, ReceiptNoted | TargetObserved) else record.key
-                yield [self._logged(record, partition_of(key, PARTITIONS))]
+                yield self._logged(record, partition_of(key, PARTITIONS))
 
     def _logged(self, record: Any, partition: int) -> LoggedRecord:
         number = len(self.records_so_far) + 1
@@ -234,7 +234,7 @@ async def happened(story: Story) -> list[LoggedRecord]:
 def test_invariant_12_what_is_decided_in_memory_is_decided_on_the_tables(is_claimed: bool, story: Story) -> None:
     async def both() -> tuple[bytes, bytes]:
         records = await happened(story)
-        history = Told(records, 1000)
+        history = Told(records)
         claimant = await PastWrites.read(history) if is_claimed else None
         with tempfile.TemporaryDirectory() as folder:
             url = f"sqlite:///{Path(folder) / 'levelog.db'}"
@@ -278,7 +278,7 @@ async def test_invariant_7_no_round_comes_twice_after_a_call_that_went_on_in_a_l
     for number, (each, of) in enumerate([*marks, *((each, partition_of(each.key, PARTITIONS)) for each in seen)], 1):
         at = replace(each, time=NOON + timedelta(seconds=number))
         records += logged([at], first=number, partitions=PARTITIONS, partition=of)
-    history, url = Told(records, 1000), f"sqlite:///{tmp_path / 'levelog.db'}"
+    history, url = Told(records), f"sqlite:///{tmp_path / 'levelog.db'}"
     one, other = [await decided_in_order(Program([asking]), history, each) for each in ("", url)]
     assert [each["round"] for each in msgspec.json.decode(one)] == [1, 2, 3]
     assert one == other

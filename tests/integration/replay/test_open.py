@@ -95,7 +95,7 @@ async def test_namespaces_and_resources_that_only_the_log_knows_are_served() -> 
     widget = ObjectKey(group="other.io", resource="widgets", namespace="team", name="a")
     node = ObjectKey(group="", resource="nodes", namespace="", name="n")
     records = logged([seen(widget, 100, "uid-a", {"size": 1}), seen(node, 200, "uid-n", {})])
-    past = PastCluster(Told(records, 2).origin, port=0, of="the test")
+    past = PastCluster(Told(records).origin, port=0, of="the test")
     assert await past.fold_up_to(_told(records), Moment(sequence=9)) is None
     async with past.sandbox as sandbox, ClusterClient(sandbox.url) as client:
         [found] = (await client.get("/apis/other.io/v1/namespaces/team/widgets")).body["items"]

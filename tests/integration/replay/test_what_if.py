@@ -58,7 +58,7 @@ async def test_other_code_decides_on_the_changed_history(night: LastNight) -> No
 
 @pytest.mark.parametrize("changes", [{}, {"swapped": (1, 3)}, {"delay": timedelta(seconds=3)}], ids=str)
 async def test_whoever_stops_early_ends_what_changed_history_reads(changes: dict[str, Any]) -> None:
-    history = Told(told([("seen", "shop", 1, "a", 1)] * 1500), 1)
+    history = Told(told([("seen", "shop", 1, "a", 1)] * 1500))
     async with aclosing(Edited(history, Edits(**changes)).records()) as records:
         assert await anext(records)
     assert history.ended == 1
