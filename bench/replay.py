@@ -16,16 +16,16 @@ from rich.table import Table
 
 from bench.programs import OPERATORS
 from levelog_base.secrets.redaction import Redactor
-from levelog_base.wire.objects import Application, Cluster, GroupResource, ObjectKey, Uid, Version
+from levelog_base.wire.objects import Cluster, GroupResource, ObjectKey, Uid, Version
 from levelog_base.wire.records import ObjectSeen, SyncFinished, SyncStarted
 from levelog_cli.loading import load_operators
+from levelog_history.records import LogRecording, LogSource
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
 from levelog_processors.decide.functions import Caller
 from levelog_processors.program import Program
 from levelog_replay.choice import Selection
-from levelog_replay.historysources import LogRecording, open_recording
 from levelog_replay.inorder import LogReplay
 from levelog_replay.judging import Judge
 from levelog_replay.recordedinputs import RecordedReplay
@@ -137,7 +137,7 @@ async def _fetch(url: str, stream: LogStream, count: int) -> float:
 
 
 async def _read(stream: LogStream) -> float:
-    recording = await open_recording(stream, Application("indexed"))
+    recording = await LogSource(stream, "indexed").recorded()
     begun = time.monotonic()
     async for _ in recording.records():
         pass
@@ -145,7 +145,7 @@ async def _read(stream: LogStream) -> float:
 
 
 async def _opened(stream: LogStream) -> tuple[LogRecording, Program]:
-    return await open_recording(stream, Application("indexed")), Program(load_operators([OPERATORS / "indexed.py"]))
+    return await LogSource(stream, "indexed").recorded(), Program(load_operators([OPERATORS / "indexed.py"]))
 
 
 async def _fold(stream: LogStream, last: int) -> float:

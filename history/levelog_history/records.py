@@ -1,15 +1,50 @@
-"""The records of the log about given objects."""
+"""The records of the log: about given objects, or all up to a moment."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from contextlib import aclosing
 from typing import Protocol
 
-from levelog_base.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey, Partition
+from levelog_base.wire.objects import CLUSTER_SCOPE, Application, GroupResource, ObjectKey, Partition
 from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog_base.wire.subjects import Control, control_subjects, list_subjects, receipt_subjects, resource_subjects
 from levelog_history.selection import Selected, is_meant
 from levelog_log.reader import Reader, read_up_to_now
 from levelog_log.stream import LogStream
+from levelog_log.transport.jetstream import StreamState
+from levelog_store.rows import Origin
+
+
+class Recording(Protocol):
+    """All records of one cluster up to a moment, as one application sees them."""
+
+    @property
+    def origin(self) -> Origin:
+        """Whose history it is."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """Sequence of the first record that is there."""
+        ...
+
+    @property
+    def last(self) -> int:
+        """Sequence of the last one, 0 if there is none."""
+        ...
+
+    def records(self) -> AsyncGenerator[LoggedRecord]:
+        """All records up to `last`, in the order of the log; end it by `aclosing` unless you read them all."""
+        ...
+
+
+async def records_to(history: Recording, last: int) -> AsyncGenerator[LoggedRecord]:
+    """Records of a recording up to one, which may be before its last; to be ended likewise."""
+    async with aclosing(history.records()) as records:
+        async for logged in records:
+            if logged.sequence > last:
+                return
+            yield logged
 
 
 class RecordSource(Protocol):
@@ -39,12 +74,19 @@ class RecordSource(Protocol):
         """Records as `read_about` gives them."""
         ...
 
+    async def recorded(self) -> Recording:
+        """All records that there are now."""
+        ...
+
 
 class LogSource:
-    """The log of a cluster."""
+    """The log of a cluster, as it grows."""
 
-    def __init__(self, stream: LogStream) -> None:
+    def __init__(self, stream: LogStream, application: str = "") -> None:
+        """`application`: whose history is recorded, for those who decide on it."""
         self.stream = stream
+        self.redaction = stream.redaction
+        self._application = Application(application)
         self.name = "the log"
         self.cluster: str = stream.cluster
 
@@ -67,6 +109,39 @@ class LogSource:
         """Reads only the requested subjects."""
         receipts = [receipt_subjects(self.stream.cluster)] if has_receipts else []
         return read_about(self.stream, selected, receipts=receipts, is_followed=is_followed)
+
+    async def recorded(self) -> "LogRecording":
+        """The log up to where it ends now."""
+        return LogRecording(self.stream, self._application, await self.stream.state())
+
+
+class LogRecording:
+    """The log up to where it ended once."""
+
+    def __init__(self, stream: LogStream, application: Application, state: StreamState) -> None:
+        self._stream = stream
+        self.first, self.last = max(state.first_seq, 1), state.last_seq
+        self.read_to = self.first - 1
+        """Sequence up to which somebody has read."""
+        self.redaction = stream.redaction
+        """Digest of the key and the rules by which secret values were replaced; empty if none is noted."""
+        self.origin = Origin(
+            cluster=stream.cluster,
+            application=application,
+            partitions=stream.partitions,
+            stream_created=stream.identity.created,
+        )
+
+    async def records(self) -> AsyncGenerator[LoggedRecord]:
+        """All records up to `last`, in the order of the log."""
+        if self.last < self.first:
+            return
+        async with Reader(self._stream, start=LogSequence(self.first)) as reader:
+            while reader.position < self.last:
+                for logged in await reader.next_batch():
+                    if logged.sequence <= self.last:
+                        self.read_to = max(self.read_to, logged.sequence)
+                        yield logged
 
 
 async def chosen(source: RecordSource, texts: Sequence[str]) -> list[Selected]:

@@ -12,16 +12,16 @@ from itertools import zip_longest
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.records import LoggedRecord, SyncFinished
+from levelog_history.records import Recording
 from levelog_processors.decide.functions import Caller
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_replay.comparing import NO_VIEW, Conclusion, Judged
-from levelog_replay.historysources import Recording
 from levelog_replay.memory import MemoryTables
 from levelog_replay.travel.edits import Edited
 from levelog_store.actuate.claims import Claimant
@@ -48,18 +48,8 @@ class LogReplay:
         """`claimant` tells which of the writes that are decided are under way until their receipts come."""
         self._history = history
         self._now = _BEGIN
-        origin = history.origin
-        self._tables = MemoryTables(
-            Scope(
-                number=0,
-                cluster=origin.cluster,
-                application=origin.application,
-                partitions=origin.partitions,
-                fingerprint=program.fingerprint,
-                stream_created=origin.stream_created,
-                resets=0,
-            )
-        )
+        scope = Scope(number=0, resets=0, fingerprint=program.fingerprint, **asdict(history.origin))
+        self._tables = MemoryTables(scope)
         self._engine = Engine(self._tables, program, patience=None, caller=caller, redactor=redactor, claimant=claimant)
         self._next_due: datetime | None = None
         self.records = 0

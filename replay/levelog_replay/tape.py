@@ -5,13 +5,14 @@ from typing import Final
 
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog_history.records import Recording
 from levelog_processors.decide.readiness import Readiness, is_watched
 from levelog_processors.fold.batches import ALONE, parts
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_processors.state.wakes import Wakes
-from levelog_replay.historysources import Origin, Recording
 from levelog_store.fold.ends import Ends
+from levelog_store.rows import Origin
 
 WINDOW_BYTES: Final = 64 * 1024 * 1024
 """Records folded at once: of versions of an object that follow one another, only the last costs more than reading."""

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from levelog_base.secrets.redaction import Redactor
+from levelog_history.records import Recording
 from levelog_processors.program import Program
 from levelog_replay.calling import ReplayCaller
 from levelog_replay.choice import Selection
@@ -17,7 +18,7 @@ from levelog_replay.effects.outcomes import CallComparison
 from levelog_replay.effects.pairing import CallReplay
 from levelog_replay.effects.receipts import read_past_calls
 from levelog_replay.effects.repeating import Repeater
-from levelog_replay.historysources import History, Recording
+from levelog_replay.historysources import History
 from levelog_replay.inorder import LogReplay, Side, pairs
 from levelog_replay.judging import Judge
 from levelog_replay.recordedinputs import RecordedReplay

@@ -17,18 +17,23 @@ from levelog_base.wire.objects import Application, Cluster
 T = TypeVar("T")
 
 
-class Scope(Struct, frozen=True, kw_only=True):
-    """One application on one cluster, as a process found it when it started."""
+class Origin(Struct, frozen=True, kw_only=True):
+    """One application on the log of one cluster; idempotency keys are made of it."""
 
-    number: int
-    """The first part of every key."""
     cluster: Cluster
     application: Application
     partitions: int
+    stream_created: str = ""
+    """Identity of the stream that tables were folded from."""
+
+
+class Scope(Origin, frozen=True, kw_only=True):
+    """The same, as a process found it in the tables when it started."""
+
+    number: int
+    """The first part of every key."""
     fingerprint: str
     """Fingerprint of this process's code. Commits are refused once another code was promoted."""
-    stream_created: str
-    """Identity of the stream that the tables were folded from."""
     resets: int
     """How often everything folded was deleted, to be folded again."""
     owner: str = ""

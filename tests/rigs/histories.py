@@ -10,7 +10,7 @@ from levelog import Resource, Struct
 from levelog_base.wire.objects import Application, Cluster
 from levelog_base.wire.records import LoggedRecord, ObjectUnreadable
 from levelog_base.wire.subjects import partition_of
-from levelog_replay.historysources import Origin
+from levelog_store.rows import Origin
 from rigs.webs import NOON, WEBS, deleted, lists_done, logged, web
 
 PARTITIONS = 2

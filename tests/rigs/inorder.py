@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import canonical
+from levelog_history.records import Recording
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_processors.tables import SqlTables
-from levelog_replay.historysources import Recording
 from levelog_replay.inorder import LogReplay
 from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database

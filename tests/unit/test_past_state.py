@@ -5,9 +5,9 @@ from typing import Any
 from levelog_base.wire.objects import Application, Cluster
 from levelog_base.wire.records import ObjectDeleted, ObjectSeen
 from levelog_processors.program import Program
-from levelog_replay.historysources import Origin
 from levelog_replay.tape import Rebuilt
 from levelog_replay.travel.expressions import PastState
+from levelog_store.rows import Origin
 from rigs.webs import PODS, deleted, lists_done, logged, pod, web
 
 ORIGIN = Origin(cluster=Cluster("c"), application=Application("webs"), partitions=4)

@@ -12,18 +12,16 @@ from typing import Any, Final
 import msgspec
 
 from levelog_base.counting import counted
-from levelog_base.wire.objects import Application, GroupResource
+from levelog_base.wire.objects import GroupResource
 from levelog_base.wire.records import LoggedRecord
 from levelog_cli.printing.lines import print_line
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import opened_source
 from levelog_history.reach import Moment, refuse_beyond
 from levelog_processors.program import Program
-from levelog_replay.bundles.reading import Bundle
-from levelog_replay.historysources import Origin, Recording, open_recording
 from levelog_replay.tape import Rebuilt
 from levelog_sandbox import Sandbox
-from levelog_store.rows import StoredObject
+from levelog_store.rows import Origin, StoredObject
 
 _LONGEST_SECONDS: Final = 10.0
 """That nothing happens while it is played."""
@@ -38,9 +36,7 @@ async def serve_past(settings: Settings, bundle: Path | None, *, at: str, speed:
         source = await stack.enter_async_context(opened_source(settings, bundle))
         moment = Moment.parse(at, datetime.now(UTC)) if at else Moment(sequence=(await source.ends())[2])
         await refuse_beyond(source, moment)
-        history: Recording = (
-            source if isinstance(source, Bundle) else await open_recording(source.stream, Application(""))
-        )
+        history = await source.recorded()
         past = PastCluster(history.origin, port=port, of=f"{source.name} at {moment}")
         records = await stack.enter_async_context(aclosing(history.records()))
         first = await past.fold_up_to(records, moment)

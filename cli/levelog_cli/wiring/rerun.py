@@ -1,18 +1,17 @@
 """Recorded history, decided again or written into a file, and the state as other code has it: opened and printed."""
 
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
 from msgspec.structs import replace
 
 from levelog.escapes import escaped
 from levelog_base.counting import counted
 from levelog_base.errors import ConfigurationError
-from levelog_base.wire.objects import Application, GroupResource
+from levelog_base.wire.objects import GroupResource
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.logs import quieten
 from levelog_cli.printing.bars import Bars
@@ -27,7 +26,7 @@ from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import LogLevel, Settings
 from levelog_cli.wiring.lookback import chosen_scopes
 from levelog_history.reach import Moment, beginning
-from levelog_history.records import read_about
+from levelog_history.records import LogSource, read_about
 from levelog_history.selection import Selected, Shown
 from levelog_log.stream import LogStream
 from levelog_replay.bundles.reading import Bundle, open_bundle, refuse_other
@@ -36,7 +35,7 @@ from levelog_replay.calling import ReplayCaller
 from levelog_replay.choice import RECORDED, Choice, Selection, described, refuse_moments, refuse_strangers, selection_of
 from levelog_replay.comparing import Divergence
 from levelog_replay.effects.chosen import find_broken_calls, find_calls
-from levelog_replay.historysources import LiveHistory, LogRecording, open_history
+from levelog_replay.historysources import History, open_history
 from levelog_replay.planning import Course, Planned, plan
 from levelog_replay.stops.breaks import find_breaks
 from levelog_replay.stops.debugger import DebuggerLeft
@@ -45,8 +44,6 @@ from levelog_replay.versions import Versions
 from levelog_store.connect.database import Database
 from levelog_store.fold.statereads import read_syncs
 from levelog_store.rows import Scope
-
-RecordingT = TypeVar("RecordingT", bound=LogRecording)
 
 
 async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -> bool:
@@ -57,12 +54,16 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
     if as_json and (choice.breaks or choice.is_pdb):
         raise ConfigurationError("--break and --pdb ask on the terminal: leave out --json")
     bars = Bars()
-
-    async def with_decisions(stack: AsyncExitStack, stream: LogStream, application: Application) -> LiveHistory:
-        database = await stack.enter_async_context(await open_to_read(settings))
-        return await open_history(stream, database, await _recorded_scope(settings, database, stream, application))
-
-    async with opened_versions(settings, choice, bars, with_decisions) as (first, versions, history, begins):
+    async with AsyncExitStack() as stack:
+        opening = opened_versions(settings, choice, bars)
+        first, versions, source, begins = await stack.enter_async_context(opening)
+        history: History
+        if isinstance(source, Bundle):
+            history = source
+        else:
+            database = await stack.enter_async_context(await open_to_read(settings))
+            scope = await _recorded_scope(settings, database, source.stream, first.name)
+            history = await open_history(source.stream, database, scope)
         selection = selection_of(choice, first.program, datetime.now(UTC))
         refuse_moments(history, begins, selection)
         broken = find_broken_calls(choice.breaks, versions.programs)
@@ -98,15 +99,11 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
 
 @asynccontextmanager
 async def opened_versions(
-    settings: Settings,
-    choice: Choice,
-    bars: Bars,
-    open_log: Callable[[AsyncExitStack, LogStream, Application], Awaitable[RecordingT]],
-) -> AsyncGenerator[tuple[LoadedApplication, Versions, RecordingT | Bundle, Moment | None]]:
-    """The application, one or two versions of its code, the history that they decide on, and where it begins.
+    settings: Settings, choice: Choice, bars: Bars
+) -> AsyncGenerator[tuple[LoadedApplication, Versions, LogSource | Bundle, Moment | None]]:
+    """The application, one or two versions of its code, the source of its records, and where they begin.
 
-    `open_log` makes a history of the log of an application. Raises ConfigurationError for files and history that are
-    not there, or do not fit.
+    Raises ConfigurationError for files and history that are not there, or do not fit.
     """
     quieten_decisions(settings)
     applications = [load_application(settings, [choice.file])]
@@ -117,17 +114,17 @@ async def opened_versions(
     application = applications[0]
     async with AsyncExitStack() as stack:
         redactor = known_redactor(settings)
-        history: RecordingT | Bundle
+        source: LogSource | Bundle
         if choice.bundle is not None:
-            history = open_bundle(choice.bundle)
+            source = open_bundle(choice.bundle)
             for each in applications:
-                refuse_other(history, application.name, each.program)
-            begins: Moment | None = history.begins
+                refuse_other(source, application.name, each.program)
+            begins: Moment | None = source.begins
         else:
             stream = await stack.enter_async_context(opened_log(settings))
             begins = await beginning(stream, application.program.watched)
-            history = await open_log(stack, stream, application.name)
-        redactor.refuse_history(f"bundle {choice.bundle}" if choice.bundle else "the log", history.redaction)
+            source = LogSource(stream, application.name)
+        redactor.refuse_history(f"bundle {choice.bundle}" if choice.bundle else "the log", source.redaction)
         versions = Versions(
             programs=[each.program for each in applications],
             names=(choice.file.name, Path(choice.against).name) if has_two else ("then", "now"),
@@ -137,7 +134,7 @@ async def opened_versions(
             stops=None,
             following=bars.records,
         )
-        yield application, versions, history, begins
+        yield application, versions, source, begins
 
 
 async def _recorded_scope(settings: Settings, database: Database, stream: LogStream, application: str) -> Scope:

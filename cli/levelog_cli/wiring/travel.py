@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from levelog_base.errors import ConfigurationError
-from levelog_base.wire.objects import Application, GroupResource
+from levelog_base.wire.objects import GroupResource
 from levelog_cli.printing.bars import Bars
 from levelog_cli.printing.comparisons import differing_lines, inevitable_lines, verdict_lines
 from levelog_cli.printing.lines import print_answer, print_json, print_line, print_lines
@@ -17,10 +17,8 @@ from levelog_cli.wiring.lookback import opened_decisions, opened_source
 from levelog_cli.wiring.rerun import opened_versions
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
-from levelog_log.stream import LogStream
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.choice import Choice
-from levelog_replay.historysources import LogRecording, open_recording
 from levelog_replay.travel.bisecting import Bisection, revisions_of
 from levelog_replay.travel.edits import WantedEdits
 from levelog_replay.travel.expressions import Expression
@@ -39,7 +37,8 @@ async def show_what_if(
             "say what to change, by --drop, --swap, --set or --delay-receipt, or give other operators by --code"
         )
     choice = Choice(file=file, against=str(code), bundle=bundle)
-    async with opened_versions(settings, choice, Bars(), _recording) as (_, versions, history, _):
+    async with opened_versions(settings, choice, Bars()) as (_, versions, source, _):
+        history = await source.recorded()
         found = [each async for each in versions.differing(history, edits)]
     answer = {"is_same": not found, "differing": plain(found)}
     print_answer(answer, differing_lines(found, versions.names), as_json=as_json)
@@ -55,7 +54,8 @@ async def show_inevitable(
     """
     expression = Expression(text)
     choice = Choice(file=file, against=str(file), bundle=bundle)
-    async with opened_versions(settings, choice, Bars(), _recording) as (_, versions, history, _):
+    async with opened_versions(settings, choice, Bars()) as (_, versions, source, _):
+        history = await source.recorded()
         found = await versions.inevitable(history, expression, most=most)
         wanted = {found.symptom, found.since, *(found.race or ())} if found else set[int]()
         entries = await revisions_of(history, wanted, history.last)
@@ -70,10 +70,6 @@ async def show_inevitable(
     return found is not None
 
 
-async def _recording(_: AsyncExitStack, stream: LogStream, application: Application) -> LogRecording:
-    return await open_recording(stream, application)
-
-
 async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, as_json: bool) -> bool:
     """Print the first record after which an expression holds, and what led to it; tells whether there is one.
 
@@ -86,7 +82,7 @@ async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, 
         if expression.needs_decisions or isinstance(source, Bundle) or has_database(settings):
             shown = Shown([Selected(GroupResource.parse(each)) for each in await source.resources()], "")
             decisions = await stack.enter_async_context(opened_decisions(settings, source, shown))
-        history = source if isinstance(source, Bundle) else await open_recording(source.stream, Application(""))
+        history = await source.recorded()
         bisection = Bisection(history, expression)
         every = history.last - history.first + 1
         async with Bars().records("bisect", every, lambda: bisection.records):

@@ -20,10 +20,9 @@ from levelog_base.wire.records import LoggedRecord, Unreadable
 from levelog_base.wire.subjects import object_in
 from levelog_history.reach import Moment
 from levelog_replay.comparing import Conclusion
-from levelog_replay.historysources import Origin
 from levelog_store.decide.decisions import Asked, Basis, Decision, Read
 from levelog_store.fold.changes import Causes
-from levelog_store.rows import Verdict
+from levelog_store.rows import Origin, Verdict
 
 FORMAT: Final = 1
 """Format of bundles that are written now."""

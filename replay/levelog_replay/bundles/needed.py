@@ -19,9 +19,9 @@ from levelog_base.wire.records import (
     SyncFinished,
 )
 from levelog_history.reach import Moment
+from levelog_history.records import Recording, records_to
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
-from levelog_replay.historysources import Recording, records_to
 from levelog_store.rows import Input
 
 

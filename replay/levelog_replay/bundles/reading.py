@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -26,8 +26,8 @@ from levelog_replay.bundles.lines import (
     RecordLine,
     UnreadableLine,
 )
-from levelog_replay.historysources import Origin
 from levelog_store.decide.decisions import Asked, Decision, WithWrites
+from levelog_store.rows import Origin
 
 _LINE: Final = msgspec.json.Decoder(Line)
 _HEADING: Final = msgspec.json.Decoder(Heading)
@@ -80,6 +80,10 @@ class Bundle:
     def cluster(self) -> str:
         """Uid of the cluster."""
         return self.heading.cluster
+
+    async def recorded(self) -> Self:
+        """It is complete."""
+        return self
 
     async def ends(self) -> tuple[int, LoggedRecord | None, int]:
         """Sequence from which all records are there, the first of them that is, and sequence of the last."""

@@ -24,6 +24,7 @@ from levelog_base.wire.records import (
     Unreadable,
 )
 from levelog_history.reach import Moment
+from levelog_history.records import records_to
 from levelog_replay.bundles.lines import (
     FORMAT,
     HASHED,
@@ -43,7 +44,7 @@ from levelog_replay.bundles.needed import Losses, Needed
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.choice import Selection
 from levelog_replay.comparing import Conclusion
-from levelog_replay.historysources import History, records_to
+from levelog_replay.historysources import History
 from levelog_store.decide.decisions import Decision
 
 

@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct
 from levelog_base.wire.canonical import canonical
 from levelog_base.wire.objects import effect_of
 from levelog_base.wire.records import ReceiptNoted
-from levelog_replay.historysources import Recording
+from levelog_history.records import Recording
 
 
 class Came(Struct, frozen=True, kw_only=True):

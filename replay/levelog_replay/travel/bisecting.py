@@ -8,10 +8,10 @@ from msgspec import Struct
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_history.happenings import Entry, entries_in
+from levelog_history.records import Recording, records_to
 from levelog_history.revisions import Revision
 from levelog_history.timeline import AnyEntry, DecisionEntry, interleaved
 from levelog_processors.program import Program
-from levelog_replay.historysources import Recording, records_to
 from levelog_replay.tape import Rebuilt
 from levelog_replay.travel.expressions import Expression, PastState
 from levelog_store.rows import Verdict, ViewParent

@@ -16,7 +16,7 @@ from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_history.differences import with_value
 from levelog_history.reach import so_long
-from levelog_replay.historysources import Recording
+from levelog_history.records import Recording
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.decide.decisions import Sendable
 

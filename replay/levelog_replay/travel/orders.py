@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
+from levelog_history.records import Recording
 from levelog_processors.program import Program
-from levelog_replay.historysources import Recording
 from levelog_replay.inorder import LogReplay
 from levelog_replay.travel.edits import PastWrites
 from levelog_replay.travel.expressions import Expression, PastState

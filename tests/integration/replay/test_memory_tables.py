@@ -30,10 +30,10 @@ from levelog_cli.loading import load_operators
 from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
-from levelog_replay.historysources import Origin
 from levelog_replay.inorder import LogReplay
 from levelog_replay.travel.edits import PastWrites
 from levelog_store.decide.decisions import Decided, IntentRow
+from levelog_store.rows import Origin
 from rigs.histories import Told, Web
 from rigs.inorder import decided_in_order
 from rigs.levelog import WEBS_FILE
