@@ -19,7 +19,6 @@ from levelog_store.look.contact import oldest_contact, read_inputs, read_unliste
 from levelog_store.look.levelpages import ALL, LevelQuery, read_level_lines, read_level_page, read_unlevelled
 from levelog_store.look.overview import LevelLine
 from levelog_store.look.recall import read_newest
-from levelog_store.owners.scopes import find_scopes
 from levelog_store.rows import Scope, UnreadableRow
 
 
@@ -36,20 +35,6 @@ class LevelsNow(Struct, kw_only=True):
     """Resources of views that were never listed, so that there are no levels of their objects."""
     contacts: dict[int, tuple[str, datetime]]
     """The other resource, by scope, whose last list or bookmark is the oldest, and when that came."""
-
-
-async def scopes_of(
-    connection: AsyncConnection, database: str, *, application: str = "", cluster: str = ""
-) -> list[Scope]:
-    """Applications of that name, on that cluster; empty: any. Raises ConfigurationError if there are none."""
-    scopes = await find_scopes(connection)
-    if not scopes:
-        raise ConfigurationError(f"database {database} holds no application yet: `levelog run FILE` makes one")
-    chosen = [each for each in scopes if application in ("", each.application) and cluster in ("", each.cluster)]
-    if not chosen:
-        held = ", ".join(f"{scope.application} on {scope.cluster}" for scope in scopes)
-        raise ConfigurationError(f"database {database} holds no such application; it holds: {held}")
-    return chosen
 
 
 async def levels_now(connection: AsyncConnection, scopes: list[Scope], wanted: LevelQuery) -> LevelsNow:

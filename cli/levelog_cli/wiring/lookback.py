@@ -33,7 +33,7 @@ from levelog_cli.servers.databases import has_database, open_to_read
 from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
 from levelog_history.blame import Blame
-from levelog_history.pastlevels import levels_at, levels_now, none_of, scopes_of
+from levelog_history.pastlevels import levels_at, levels_now, none_of
 from levelog_history.reach import Moment, nothing_of, refuse_beyond
 from levelog_history.records import LogSource, RecordSource, chosen
 from levelog_history.revisions import Missing
@@ -44,6 +44,7 @@ from levelog_history.writers import Contests, Writers, revisions_after
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.look.levelpages import LevelQuery
+from levelog_store.owners.scopes import scopes_of
 from levelog_store.rows import Scope
 
 if TYPE_CHECKING:
@@ -65,9 +66,7 @@ async def chosen_scopes(settings: Settings, database: Database, *, cluster: str 
 
     Raises ConfigurationError if there are none.
     """
-    chosen = {"application": settings.application, "cluster": cluster or settings.cluster}
-    async with database.reading() as connection:
-        return await scopes_of(connection, database.name, **chosen)
+    return await scopes_of(database, application=settings.application, cluster=cluster or settings.cluster)
 
 
 @asynccontextmanager

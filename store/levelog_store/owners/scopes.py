@@ -155,6 +155,19 @@ async def find_scopes(connection: AsyncConnection) -> list[Scope]:
     return [_scope(row) for row in rows]
 
 
+async def scopes_of(database: Database, *, application: str = "", cluster: str = "") -> list[Scope]:
+    """Applications of that name, on that cluster; empty: any. Raises ConfigurationError if there are none."""
+    async with database.reading() as connection:
+        found = await find_scopes(connection)
+    if not found:
+        raise ConfigurationError(f"database {database.name} holds no application yet: `levelog run FILE` makes one")
+    chosen = [each for each in found if application in ("", each.application) and cluster in ("", each.cluster)]
+    if not chosen:
+        held = ", ".join(f"{scope.application} on {scope.cluster}" for scope in found)
+        raise ConfigurationError(f"database {database.name} holds no such application; it holds: {held}")
+    return chosen
+
+
 def _scope(row: Row[Any]) -> Scope:
     """A scope with the code that may commit to it."""
     names = ("cluster", "application", "partitions", "fingerprint", "stream_created", "resets")
