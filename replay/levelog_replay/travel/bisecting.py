@@ -1,6 +1,6 @@
 """The first record after which a condition holds, and what led to it."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
 from msgspec import Struct
@@ -49,9 +49,12 @@ class Bisection:
         """Look for it, with the decisions of each application; None: it never begins to hold. Raises as expressions."""
         self.held = self._holds(0)
         last: LoggedRecord | None = None
-        async with aclosing(self._history.records()) as logged:
-            records = ((each, int(each.sequence)) async for each in logged)
-            async for each, _ in interleaved(records, _in_order(decisions)):
+        async with aclosing(self._history.records()) as records:
+            entries: AsyncIterator[tuple[LoggedRecord | DecisionEntry, int]]
+            entries = ((each, int(each.sequence)) async for each in records)
+            for some in decisions:
+                entries = interleaved(entries, some)
+            async for each, _ in entries:
                 before = None
                 if isinstance(each, LoggedRecord):
                     last = each
@@ -99,14 +102,3 @@ async def revisions_of(history: Recording, wanted: set[int], last: int) -> list[
             keys.add(logged.record.key)
     told = entries_in(records_to(history, last), keys.__contains__)
     return [(each, sequence) async for each, sequence in told if sequence in wanted and isinstance(each, Revision)]
-
-
-async def _in_order(decisions: Sequence[AsyncIterator[DecisionEntry]]) -> AsyncGenerator[DecisionEntry]:
-    """The decisions of several applications, by the last record that each has seen."""
-    ahead = [(each, entry) for each in decisions if (entry := await anext(each, None)) is not None]
-    while ahead:
-        first = min(ahead, key=lambda each: each[1].after)
-        yield first[1]
-        ahead.remove(first)
-        if (entry := await anext(first[0], None)) is not None:
-            ahead.append((first[0], entry))
