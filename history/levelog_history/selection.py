@@ -38,12 +38,7 @@ class Selected(Struct, frozen=True):
     @property
     def key(self) -> ObjectKey | None:
         """The one object that is meant, if it is one."""
-        if not (self.name and self.namespace):
-            return None
-        namespace = "" if self.namespace == CLUSTER_SCOPE else self.namespace
-        return ObjectKey(
-            group=self.resource.group, resource=self.resource.resource, namespace=namespace, name=self.name
-        )
+        return ObjectKey.parse(str(self)) if self.name and self.namespace else None
 
     def has(self, key: ObjectKey) -> bool:
         """Tell whether an object is among them."""

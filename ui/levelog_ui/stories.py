@@ -6,12 +6,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog_base.wire.objects import CLUSTER_SCOPE, Application, ObjectKey
+from levelog_base.wire.objects import Application, ObjectKey
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_history.explaining import Explained, ExplainedWrite, explain
-from levelog_history.happenings import Entry, Happened, entries_in
+from levelog_history.happenings import Entry, Happened, entries_in, selected_for
 from levelog_history.revisions import Revision
-from levelog_history.selection import Selected, Shown
+from levelog_history.selection import Shown
 from levelog_history.timeline import DecisionEntry
 from levelog_ui.past import Past
 from levelog_ui.places import LevelName
@@ -72,11 +72,11 @@ class Story(Struct, frozen=True, kw_only=True):
 async def read_story(past: Past, key: ObjectKey) -> Story:
     """Read it. Raises as `Reader` does; an object that nothing is recorded of has no entries."""
     name = str(key)
-    decided = await past.decided(Shown([_selected(key)], ""))
+    decided = await past.decided(Shown(selected_for([key]), ""))
     parents = {each.decision.parent for each in decided}
     is_parent = name in parents
     if parents - {name}:
-        decided = await past.decided(Shown([_selected(ObjectKey.parse(each)) for each in sorted(parents)], ""))
+        decided = await past.decided(Shown(selected_for([ObjectKey.parse(each) for each in parents]), ""))
     decided = [each for each in decided if each.decision.parent in parents]
     targets = [w.target for each in reversed(decided) for w in each.writes if w.verb != "call"] if is_parent else []
     written = list(dict.fromkeys([name, *sorted(parents), *targets]))
@@ -115,11 +115,8 @@ async def _read(past: Past, objects: Iterable[str], parents: Collection[str]) ->
     """Revisions of the objects, and receipts of what was written for parents."""
     keys = {ObjectKey.parse(each) for each in objects}
     of = {ObjectKey.parse(each) for each in parents}
-    selected = [_selected(each) for each in sorted(keys, key=str)]
-    return [
-        each
-        async for each in entries_in(past.about(selected, of), keys.__contains__, lambda record: record.parent in of)
-    ]
+    records = past.about(selected_for(keys), of)
+    return [each async for each in entries_in(records, keys.__contains__, lambda record: record.parent in of)]
 
 
 def _near(decided: Sequence[DecisionEntry], name: str, told: Iterable[tuple[Entry, int]]) -> list[DecisionEntry]:
@@ -141,7 +138,3 @@ def _as_counted(name: str) -> tuple[str, int, str]:
 def _objects_of(records: Iterable[LoggedRecord]) -> set[str]:
     found = (each.record for each in records)
     return {str(each.key) for each in found if isinstance(each, ObjectSeen | ObjectDeleted)}
-
-
-def _selected(key: ObjectKey) -> Selected:
-    return Selected(key.group_resource, key.namespace or CLUSTER_SCOPE, key.name)
