@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -11,9 +12,8 @@ from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import GroupResource
 from levelog_base.wire.records import LoggedRecord, SyncFinished, SyncStarted
 from levelog_base.wire.subjects import Control, control_subjects
-from levelog_history.records import RecordSource
+from levelog_history.records import RecordSource, read_under
 from levelog_history.selection import Selected, meant
-from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_store.decide.decisions import Decision
 
@@ -79,20 +79,17 @@ async def beginning(stream: LogStream, resources: Collection[str]) -> Moment | N
     ends: dict[tuple[int, str], LoggedRecord] = {}
     wanted = {(partition, name) for partition in range(stream.partitions) for name in resources}
     subjects = [control_subjects(stream.cluster, Control.SYNC, GroupResource.parse(name)) for name in sorted(resources)]
-    last = 0
-    for subject in subjects:
-        found = await stream.last_record(subject)
-        last = max(last, found.sequence if found else 0)
-    async with Reader(stream, subjects=subjects) as reader:
-        while reader.position < last and not wanted <= ends.keys():
-            for logged in await reader.next_batch():
-                record = logged.record
-                if isinstance(record, SyncStarted):
-                    begun.add((logged.partition, str(record.resource), record.sync_id))
-                elif isinstance(record, SyncFinished):
-                    place = logged.partition, str(record.resource)
-                    if (*place, record.sync_id) in begun:
-                        ends.setdefault(place, logged)
+    async with aclosing(read_under(stream, subjects)) as records:
+        async for logged in records:
+            record = logged.record
+            if isinstance(record, SyncStarted):
+                begun.add((logged.partition, str(record.resource), record.sync_id))
+            elif isinstance(record, SyncFinished):
+                place = logged.partition, str(record.resource)
+                if (*place, record.sync_id) in begun:
+                    ends.setdefault(place, logged)
+            if wanted <= ends.keys():
+                break
     if not wanted or not wanted <= ends.keys():
         return None
     end = max((ends[place] for place in wanted), key=lambda logged: logged.sequence)

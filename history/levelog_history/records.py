@@ -179,18 +179,19 @@ async def _recorded(source: RecordSource, selected: Sequence[Selected]) -> Colle
     return keys
 
 
-async def read_about(
+def read_about(
     stream: LogStream, selected: Sequence[Selected], *, receipts: Sequence[str] = (), is_followed: bool = False
-) -> AsyncIterator[LoggedRecord]:
-    """Records of the selected objects, of lists and gaps of their resources, and receipts under subjects, if given.
+) -> AsyncGenerator[LoggedRecord]:
+    """Records of the selected objects, of lists and gaps of their resources, and receipts under subjects, if given."""
+    return read_under(stream, [*_subjects(stream, selected), *receipts], is_followed=is_followed)
 
-    In the order of the log, from its first record to the last that exists now, or for ever. Raises like `Reader`.
-    """
-    subjects = [*_subjects(stream, selected), *receipts]
-    last = 0
-    for subject in subjects:
-        record = await stream.last_record(subject)
-        last = max(last, record.sequence if record else 0)
+
+async def read_under(
+    stream: LogStream, subjects: Sequence[str], *, is_followed: bool = False
+) -> AsyncGenerator[LoggedRecord]:
+    """Records under subjects, in their order, up to the last that is there now, or for ever. Raises as `Reader`."""
+    newest = [await stream.last_record(each) for each in subjects]
+    last = max((each.sequence for each in newest if each), default=0)
     async with Reader(stream, subjects=subjects) as reader:
         while is_followed or reader.position < last:
             for logged in await reader.next_batch():
