@@ -14,7 +14,6 @@ from levelog.operator import Operator
 from levelog.resources import External, Manifest, ResourceBase
 from levelog_base.wire.objects import ObjectKey
 from levelog_sandbox import StatusError
-from levelog_store.decide.inputreads import read_levels
 from levelog_store.tables import intents
 from levelog_testing.clock import Clock
 from levelog_testing.loopthread import LoopThread
@@ -216,7 +215,16 @@ class Simulation:
         """
         source = self._source(view)
         resource = self._open.program.views[source].handler.resource
-        return self._call(self._level(source, resource.key(namespace or "", name)))
+        parent = str(resource.key(namespace or "", name))
+        levels = self._open.engine.state.levels
+        if (row := levels.get((source, parent))) is None:
+            held = sorted(of for view, of in levels if view == source)
+            shown = ", ".join(held[:_SHOWN]) + (f" and {len(held) - _SHOWN} more" if len(held) > _SHOWN else "")
+            raise NotSeen(
+                f"view {source} has no level for {parent}: apply the object and run() the simulation; "
+                f"it has {'one for ' + shown if held else 'none at all'}"
+            )
+        return seen_level(row, self._open.program.views[source].handler.returns)
 
     @property
     def intents(self) -> list[SeenIntent]:
@@ -246,20 +254,6 @@ class Simulation:
     async def _poll(self, record: type[External]) -> None:
         world = self._open
         await world.observe(await world.externals.poll(record, self.now))
-
-    async def _level(self, source: str, parent: ObjectKey) -> SeenLevel:
-        world = self._open
-        async with world.database.reading() as connection:
-            rows = await read_levels(connection, world.scope, [str(parent)])
-            row = rows.get((source, str(parent)))
-            if row is None:
-                held = await world.parents_of(connection, source)
-                shown = ", ".join(held[:_SHOWN]) + (f" and {len(held) - _SHOWN} more" if len(held) > _SHOWN else "")
-                raise NotSeen(
-                    f"view {source} has no level for {parent}: apply the object and run() the simulation; "
-                    f"it has {'one for ' + shown if held else 'none at all'}"
-                )
-        return seen_level(row, world.program.views[source].handler.returns)
 
     def _check_served(self, key: ObjectKey, target: str) -> None:
         user, resource = self._open.sandbox.user, str(key.group_resource)
@@ -296,13 +290,9 @@ async def _intents(world: World) -> list[SeenIntent]:
         )
         return [
             SeenIntent(
-                verb=row["verb"],
-                target=row["target"],
                 idempotency_key=row["key"],
-                state=row["state"],
                 body=msgspec.json.decode(row["body"]),
-                attempts=row["attempts"],
-                error=row["error"],
+                **{name: row[name] for name in ("verb", "target", "state", "attempts", "error")},
             )
             for row in rows.mappings()
         ]

@@ -3,14 +3,13 @@
 import tempfile
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
-from sqlalchemy import create_engine, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import create_engine
 
 from levelog.calls.audithook import check_purity
 from levelog.indices import Contact
@@ -49,12 +48,14 @@ from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_processors.tables import SqlTables
 from levelog_sandbox import Sandbox, StatusError
-from levelog_store.actuate.claims import ClaimedIntent, read_open
+from levelog_store.actuate.claims import ClaimedIntent, new_claim, postpone, read_open, taken
+from levelog_store.actuate.outcomes import store_receipts
 from levelog_store.connect.database import Database
+from levelog_store.dialects import change, run
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import IndexKey, Scope, WholeIndex
-from levelog_store.tables import intents, levels, metadata
+from levelog_store.tables import intents, metadata
 from levelog_testing.clock import Clock
 from levelog_testing.outside import Externals, StandIns
 from levelog_testing.pacing import Runs, VirtualPauses
@@ -66,7 +67,9 @@ MOST_BATCHES: Final = 1000
 """A simulation that does not come to rest within so many batches is a loop, and is refused."""
 
 _PROCESS: Final = "simulation"
-"""Who sends, in claims and receipts."""
+"""Who folds, decides and sends, in leases, claims and receipts."""
+_LEASE: Final = timedelta(days=1)
+"""By the database's clock, which is not the simulation's: longer than any simulation takes."""
 
 
 class World:
@@ -111,8 +114,9 @@ class World:
         )
         self._pauses = VirtualPauses(clock)
         self.live.waits = self._pauses.watching
+        self._outbox = Outbox(database, scope, _PROCESS, ActuatorSettings())
         self.caller = caller_for(
-            Outbox(database, scope, _PROCESS, ActuatorSettings()),
+            self._outbox,
             self.effects.handlers,
             REDACTOR,
             clock,
@@ -130,14 +134,13 @@ class World:
         self._revisions = dict.fromkeys(program.resources, 0)
         self.externals = Externals(program.sources)
         self._postponed: dict[str, datetime] = {}
-        self._has_hastened = False
         self._written: set[int] = set()
         """resourceVersions of the operator's own writes."""
         self._withheld: list[tuple[int, int, Record]] = []
 
     async def begin(self) -> None:
         """Take the partitions and list every resource, empty as it is."""
-        leases = Leases(self.database, self.scope, owner="simulation", duration=timedelta(days=1))
+        leases = Leases(self.database, self.scope, owner=_PROCESS, duration=_LEASE)
         epochs = await leases.tend()
         if self.program.record_handlers:
             await self._delivery.hold(epochs)
@@ -222,21 +225,13 @@ class World:
                 )
             raise
 
-    async def parents_of(self, connection: AsyncConnection, view: str) -> list[str]:
-        """Names of the parents of which the view has a level."""
-        table = levels.c
-        query = select(table.parent).where(table.scope == self.scope.number, table.view == view).order_by(table.parent)
-        return list((await connection.execute(query)).scalars())
-
     async def _next_due(self) -> datetime | None:
         """When the next wakeup or postponed write is due, or an entry ends, after now."""
         now = self.clock()
-        expiry = self.engine.state.buckets.next_expiry_after(now)
-        async with self.database.reading() as connection:
-            postponed = [self._postponed.get(each.key) for each in await read_open(connection, self.scope)]
+        postponed = [self._postponed.get(each.key) for each in await self._outbox.read(read_open)]
         times = (
             self.engine.state.wakes.next_due,
-            expiry,
+            self.engine.state.buckets.next_expiry_after(now),
             self._delivery.due_at,
             self._timers.due_at,
             self._pauses.due_at,
@@ -251,10 +246,9 @@ class World:
         """Fold what happened in the cluster, but for the operator's own writes while those are not echoed."""
         found, self._withheld = self._withheld, []
         for name, resource in self.program.resources.items():
-            for change in self.sandbox.changes(name, since=self._revisions[name]):
-                self._revisions[name] = change.revision
-                record = self._record(resource, change.type, change.shown.encoded)
-                found.append((change.revision, *record))
+            for each in self.sandbox.changes(name, since=self._revisions[name]):
+                self._revisions[name] = each.revision
+                found.append((each.revision, *self._record(resource, each.type, each.shown.encoded)))
         if not self.is_echoing:
             self._withheld = [each for each in found if each[0] in self._written]
             found = [each for each in found if each[0] not in self._written]
@@ -330,23 +324,21 @@ class World:
 
         At most one intent of each target is under way: one that may have taken effect, or else the earliest.
         """
-        async with self.database.reading() as connection:
-            found = await read_open(connection, self.scope)
-        has_ended, held = False, set[str]()
-        self._has_hastened = False
-        for intent in sorted(found, key=lambda each: not each.is_doubtful):
-            if intent.target in held or intent.key in self._runs:
-                continue
-            is_due = self._postponed.get(intent.key, self.clock()) <= self.clock()
-            if is_due and await self._send_one(replace(intent, attempts=intent.attempts + 1)):
-                has_ended = True
-            else:
-                held.add(intent.target)
-        return has_ended or self._has_hastened
+        found = sorted(await self._outbox.read(read_open), key=lambda each: not each.is_doubtful)
+        first: dict[str, ClaimedIntent] = {}
+        for each in found:
+            if each.key not in self._runs:
+                first.setdefault(each.target, each)
+        due = [each for each in first.values() if self._postponed.get(each.key, self.clock()) <= self.clock()]
+        if not due:
+            return False
+        number = new_claim()
+        await self._outbox.write(run, taken, _LEASE, of_keys=[each.key for each in due], by=_PROCESS, number=number)
+        claimed = [replace(each, attempts=each.attempts + 1, claim=number) for each in due]
+        return any([await self._send_one(each) for each in claimed])
 
     async def _send_one(self, intent: ClaimedIntent) -> bool:
-        if intent.verb == "call":
-            await self._claim(intent)
+        """Send it; tells whether more follows from that at once."""
         if self.caller.is_daemon(intent):
             self._begin_run(intent)
             return True
@@ -362,16 +354,6 @@ class World:
         if isinstance(result, Ended):
             self._written.add(result.version)
         return result
-
-    async def _store(self, intent: ClaimedIntent, **values: Any) -> None:
-        async with self.database.transaction() as connection:
-            row = update(intents).where(intents.c.scope == self.scope.number, intents.c.key == intent.key)
-            await connection.execute(row.values(**values))
-
-    async def _claim(self, intent: ClaimedIntent) -> None:
-        """Claim a call by the database's clock, which is not the simulation's."""
-        claim = {"state": "claimed", "owner": _PROCESS, "expires_at": datetime.now(UTC) + timedelta(days=1)}
-        await self._store(intent, **claim, attempts=intent.attempts)
 
     def _begin_run(self, intent: ClaimedIntent) -> None:
         """Let a daemon run."""
@@ -390,35 +372,19 @@ class World:
         return has_news or has_moved
 
     async def _conclude(self, intent: ClaimedIntent, result: Result) -> bool:
-        """Store what came of an attempt, and fold its receipt; tells whether it has ended."""
-        due_at = self.clock() + result.delay if isinstance(result, Later) else None
-        attempts = result.postponement.attempts if isinstance(result, Later) else result.intent.attempts
-        await self._store(
-            intent,
-            attempts=attempts,
-            claim=1,
-            error=result.error,
-            state=_state(result),
-            due_at=due_at,
-            owner="" if due_at is not None else _PROCESS,  # a claim ends by the receipt of who holds it
-            expires_at=None,
-        )
-        if due_at is not None:
-            self._postponed[intent.key] = due_at
-            if _state(result) == "pending":
-                level = intent.view, intent.parent  # as the ledger does after an attempt that failed
-                self._has_hastened |= self.engine.state.wakes.hasten(level, self.clock())
-            return False
-        assert isinstance(result, Ended)  # noqa: S101 - the other half of a closed union
+        """Give an intent back, or fold its receipt; tells whether it has ended, or its level may withdraw it now."""
+        if isinstance(result, Later):
+            due_at = self._postponed[intent.key] = self.clock() + result.delay
+            await self._outbox.write(postpone, _PROCESS, [result.postponement])  # by the database's clock
+            await self._outbox.write(change, intents, intents.c.key == intent.key, due_at=due_at)
+            level = intent.view, intent.parent  # as the ledger does after an attempt that failed
+            return not result.is_doubtful and self.engine.state.wakes.hasten(level, self.clock())
         self._written.add(result.version)
         receipt = result.receipt(self.scope.application, self.clock(), _PROCESS)
+        if intent.verb == "call":
+            await self._outbox.write(store_receipts, _PROCESS, [(receipt, result.intent.claim)], is_relayed=True)
         await self._fold([(intent.partition, receipt)])
         return True
-
-
-def _state(result: Result) -> str:
-    """State of an intent that was sent: claimed as long as it may have taken effect and nobody knows."""
-    return "pending" if isinstance(result, Later) and not result.is_doubtful else "claimed"
 
 
 class Refusal:
