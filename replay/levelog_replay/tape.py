@@ -34,8 +34,7 @@ class Rebuilt:
         state = self.state
         for part in parts(records):
             state.apply(state.fold(part))
-            told = sorted(state.ends.unmade.values(), key=lambda row: row.round)
-            state.levels |= {(row.view, row.parent): row for row in told}
+            state.levels |= {(row.view, row.parent): row for row in state.ends.made(())}
             state.ends, state.wakes = Ends(), Wakes()
             if type(part[0].record) in ALONE:
                 self.readiness = Readiness(self.program, state.syncs.values(), partitions=self.origin.partitions)

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import canonical
@@ -68,10 +68,7 @@ async def made_scope(database: Database, program: Program, recording: Recording)
         await connection.run_sync(metadata.create_all, checkfirst=False)
     return await open_scope(
         database,
-        cluster=recording.origin.cluster,
-        application=recording.origin.application,
-        partitions=recording.origin.partitions,
-        stream_created=recording.origin.stream_created,
+        **asdict(recording.origin),
         fingerprint=program.fingerprint,
         code=program.handlers,
     )

@@ -7,7 +7,7 @@ decides otherwise changes lines of the latter kinds alone.
 import base64
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -59,20 +59,18 @@ class Heading(Struct, frozen=True, kw_only=True, tag="bundle", tag_field="line")
     @property
     def origin(self) -> Origin:
         """The same, for those who make idempotency keys."""
-        return Origin(
-            cluster=self.cluster,
-            application=self.application,
-            partitions=self.partitions,
-            stream_created=self.stream_created,
-        )
+        return Origin(**{name: getattr(self, name) for name in Origin.__struct_fields__})
 
 
-class RecordLine(Struct, frozen=True, kw_only=True, tag="record", tag_field="line", omit_defaults=True):
-    """A record, in the envelope of the version that wrote the bundle."""
-
+class _Placed(Struct, frozen=True, kw_only=True):
     sequence: Sequence
     partition: Partition
     id: str
+
+
+class RecordLine(_Placed, frozen=True, kw_only=True, tag="record", tag_field="line", omit_defaults=True):
+    """A record, in the envelope of the version that wrote the bundle."""
+
     headers: dict[str, str]
     payload: Raw = Raw(NULL)
     base64: str = ""
@@ -85,12 +83,9 @@ class RecordLine(Struct, frozen=True, kw_only=True, tag="record", tag_field="lin
         return LoggedRecord(sequence=self.sequence, partition=self.partition, record_id=self.id, record=record)
 
 
-class UnreadableLine(Struct, frozen=True, kw_only=True, tag="unreadable", tag_field="line"):
+class UnreadableLine(_Placed, frozen=True, kw_only=True, tag="unreadable", tag_field="line"):
     """A record that could not be decoded."""
 
-    sequence: Sequence
-    partition: Partition
-    id: str
     error: str
     subject: str
     time: datetime
@@ -212,21 +207,14 @@ HASHED: Final = (Heading, RecordLine, UnreadableLine)
 
 def record_line(logged: LoggedRecord) -> RecordLine | UnreadableLine:
     """The line of a record."""
-    record, sequence, partition, name = logged.record, logged.sequence, logged.partition, logged.record_id
+    record = logged.record
+    place: dict[str, Any] = {"sequence": logged.sequence, "partition": logged.partition, "id": logged.record_id}
     if isinstance(record, Unreadable):
-        return UnreadableLine(
-            sequence=sequence,
-            partition=partition,
-            id=name,
-            error=record.error,
-            subject=record.subject,
-            time=record.time,
-        )
-    headers, payload = encode(record, record_id=name, source="export")
+        return UnreadableLine(**place, error=record.error, subject=record.subject, time=record.time)
+    headers, payload = encode(record, record_id=logged.record_id, source="export")
     if _is_line(payload):
-        return RecordLine(sequence=sequence, partition=partition, id=name, headers=headers, payload=Raw(payload))
-    coded = base64.b64encode(payload).decode()
-    return RecordLine(sequence=sequence, partition=partition, id=name, headers=headers, base64=coded)
+        return RecordLine(**place, headers=headers, payload=Raw(payload))
+    return RecordLine(**place, headers=headers, base64=base64.b64encode(payload).decode())
 
 
 def decision_lines(past: Decision, asked: Iterable[Asked]) -> list[Line]:

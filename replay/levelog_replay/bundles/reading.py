@@ -10,7 +10,6 @@ import msgspec
 
 from levelog_base.errors import ConfigurationError, RecordError
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetObserved
-from levelog_history.reach import Moment
 from levelog_history.selection import Selected, has_any
 from levelog_history.timeline import DecisionEntry, IsShown
 from levelog_processors.program import Program
@@ -27,7 +26,6 @@ from levelog_replay.bundles.lines import (
     UnreadableLine,
 )
 from levelog_store.decide.decisions import Asked, Decision, WithWrites
-from levelog_store.rows import Origin
 
 _LINE: Final = msgspec.json.Decoder(Line)
 _HEADING: Final = msgspec.json.Decoder(Heading)
@@ -48,38 +46,10 @@ class Bundle:
         self.name = "the bundle"
         self.path = path
         self.heading = heading
+        self.origin, self.first, self.last = heading.origin, heading.first, heading.last
+        self.cluster, self.begins, self.redaction = heading.cluster, heading.begins, heading.redaction
         self.decisions_at = decisions_at
         """Bytes before the first line of a decision."""
-
-    @property
-    def origin(self) -> Origin:
-        """Whose history it is."""
-        return self.heading.origin
-
-    @property
-    def first(self) -> int:
-        """Sequence of the first record of the log when it was exported."""
-        return self.heading.first
-
-    @property
-    def last(self) -> int:
-        """Sequence up to which records are in it."""
-        return self.heading.last
-
-    @property
-    def begins(self) -> Moment:
-        """Moment from which nothing is missing."""
-        return self.heading.begins
-
-    @property
-    def redaction(self) -> str:
-        """Digest of the key and the rules by which secret values were replaced; empty if none is noted."""
-        return self.heading.redaction
-
-    @property
-    def cluster(self) -> str:
-        """Uid of the cluster."""
-        return self.heading.cluster
 
     async def recorded(self) -> Self:
         """It is complete."""

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import Application, ObjectKey
@@ -117,10 +118,7 @@ async def export(
     heading = Heading(
         format=FORMAT,
         levelog=version("levelog"),
-        cluster=history.origin.cluster,
-        application=history.origin.application,
-        partitions=history.origin.partitions,
-        stream_created=history.origin.stream_created,
+        **asdict(history.origin),
         resources=sorted(resources),
         first=history.first,
         last=last,

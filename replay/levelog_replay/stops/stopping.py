@@ -40,18 +40,24 @@ class Breaks(Struct, frozen=True, kw_only=True):
         return bool(self.functions or self.decisions)
 
 
-class Scene(Struct, kw_only=True):
-    """A decision that is being made again."""
+class _Made(Struct, kw_only=True):
+    """What is made again."""
 
     past: Decision
-    parent: StoredObject
-    known: Mapping[IndexKey, tuple[bytes, ...]]
-    """The recorded reads, with the JSON of the values."""
-    evaluation: Evaluation
+    """The decision, or that which asked for the call."""
     program: str
     """Which version of the code makes it; empty: there is one."""
     is_chosen: bool = False
     """Somebody wants to see it made."""
+
+
+class Scene(_Made, kw_only=True):
+    """A decision that is being made again."""
+
+    parent: StoredObject
+    known: Mapping[IndexKey, tuple[bytes, ...]]
+    """The recorded reads, with the JSON of the values."""
+    evaluation: Evaluation
 
     @property
     def reads(self) -> Mapping[IndexKey, tuple[bytes, ...]]:
@@ -70,11 +76,9 @@ class Scene(Struct, kw_only=True):
         return self.evaluation.result.level.drift if self.evaluation.result.level is not None else None
 
 
-class CallScene(Struct, kw_only=True):
+class CallScene(_Made, kw_only=True):
     """A call of a handler, timer or effect that is made again."""
 
-    past: Decision
-    """That asked for it."""
     name: str
     """`operator/function`."""
     row: IntentRow
@@ -82,10 +86,6 @@ class CallScene(Struct, kw_only=True):
     """The number of attempts before."""
     then: Came | None
     """The recorded outcome; None: that is not known."""
-    program: str
-    """Which version of the code makes it; empty: there is one."""
-    is_chosen: bool = False
-    """Somebody wants to see it made."""
 
     @property
     def request(self) -> Any:
