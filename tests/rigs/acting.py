@@ -15,7 +15,7 @@ from levelog.handlers.viewhandlers import ReconcileHandler
 from levelog.operator import Operator
 from levelog_actuator import Actuator, ActuatorSettings
 from levelog_actuator.results import Later
-from levelog_base.wire.objects import Application, Cluster
+from levelog_base.wire.objects import Application
 from levelog_base.wire.records import ReceiptNoted
 from levelog_kube.client import KubeClient
 from levelog_kube.client import connect as connect_kube
@@ -27,7 +27,6 @@ from levelog_log.transport.connection import Connection
 from levelog_log.transport.connection import connect as connect_nats
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
-from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
 from rigs.api import Api
 from rigs.apirequests import ApiRequest, asks
@@ -35,6 +34,7 @@ from rigs.assembled import Assembled, cancel
 from rigs.faultproxy import FaultProxy
 from rigs.intents import decide, intent, intents_by_key
 from rigs.kubeconfig import write_kubeconfig
+from rigs.leasing import scope_of
 from rigs.logs import be_back_soon, read_all
 from rigs.migrated import migrate
 from rigs.tcpproxy import TcpProxy
@@ -111,7 +111,7 @@ class Acting(Assembled):
         self.notifier = await stack.enter_async_context(Notifier(connection, cluster, APPLICATION))
         await migrate(self.database_url)
         self.database = await stack.enter_async_context(await Database.open(self.database_url))
-        self.scope = await scope_of(self.database, self.stream, cluster)
+        self.scope = await scope_of(self.database, stream=self.stream)
 
     def actuator(self, settings: ActuatorSettings = QUICK, effects: Operator | None = None) -> Actuator:
         """An actuator that does not run yet; it calls the effects of the operator."""
@@ -281,15 +281,3 @@ def effects_of(operator: Operator | None) -> dict[str, EffectHandler]:
 def plural_of(manifest: Any) -> str:
     """Resource of an object, as `pods` or `webs.example.com`."""
     return next(resource for resource, kind in KIND.items() if kind == manifest["kind"])
-
-
-async def scope_of(database: Database, stream: LogStream, cluster: Cluster) -> Scope:
-    """The scope of the tests' application."""
-    return await open_scope(
-        database,
-        cluster=cluster,
-        application=APPLICATION,
-        partitions=stream.partitions,
-        stream_created=stream.identity.created,
-        fingerprint="code-1",
-    )

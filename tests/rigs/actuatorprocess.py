@@ -20,7 +20,8 @@ from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import open_stream
 from levelog_log.transport.connection import connect as connect_nats
 from levelog_store.connect.database import Database
-from rigs.acting import APPLICATION, BRIEF, PATIENT, Acting, effects_of, scope_of
+from rigs.acting import APPLICATION, BRIEF, PATIENT, Acting, effects_of
+from rigs.leasing import scope_of
 from rigs.nats import NatsServer
 from rigs.processes import Forked, Process
 from rigs.waiting import until
@@ -91,7 +92,7 @@ async def main(nats_url: str, database_url: str, kubeconfig: str, folder: str = 
     ):
         cluster = await cluster_uid(client)
         stream = await open_stream(connection, cluster)
-        scope = await scope_of(database, stream, cluster)
+        scope = await scope_of(database, stream=stream)
         async with Notifier(connection, cluster, APPLICATION) as notifier:
             publisher = BatchPublisher(stream)
             actuator = Actuator(database, scope, client, publisher, notifier, settings=settings, effects=effects)

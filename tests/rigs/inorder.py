@@ -20,9 +20,9 @@ from levelog_store.decide.decisions import WithWrites
 from levelog_store.fold.statereads import StoredState
 from levelog_store.look.recall import read_called
 from levelog_store.owners.leases import Leases
-from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
 from levelog_store.tables import metadata
+from rigs.leasing import scope_of
 
 LEASE = timedelta(days=1)
 
@@ -66,12 +66,7 @@ async def made_scope(database: Database, program: Program, recording: Recording)
     """The scope of a program, in tables that are made for it."""
     async with database.transaction() as connection:
         await connection.run_sync(metadata.create_all, checkfirst=False)
-    return await open_scope(
-        database,
-        **asdict(recording.origin),
-        fingerprint=program.fingerprint,
-        code=program.handlers,
-    )
+    return await scope_of(database, program, **asdict(recording.origin))
 
 
 def _shown(found: Sequence[WithWrites]) -> bytes:

@@ -1,6 +1,6 @@
 """Scopes, processors and guarded work for the tests of leases."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,6 +8,8 @@ from sqlalchemy import Table, func, select, update
 
 from levelog_base.errors import LeaseLost
 from levelog_base.wire.objects import Application, Cluster
+from levelog_log.stream import LogStream
+from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.owners.handlers import Handler
 from levelog_store.owners.leases import Leases, guard
@@ -21,21 +23,29 @@ LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 async def scope_of(
     database: Database,
+    program: Program | None = None,
+    stream: LogStream | None = None,
     *,
     fingerprint: str = "code-1",
     application: str = "webs",
     cluster: str = "cluster",
     partitions: int = PARTITIONS,
-    code: Sequence[Handler] = (),
+    stream_created: str = "stream-1",
+    code: Iterable[Handler] = (),
 ) -> Scope:
+    """A scope, opened as a process does that starts: with the code of a program, and for a log, if there is one."""
+    if program is not None:
+        fingerprint, code = program.fingerprint, program.handlers
+    if stream is not None:
+        cluster, partitions, stream_created = stream.cluster, stream.partitions, stream.identity.created
     return await open_scope(
         database,
         cluster=Cluster(cluster),
         application=Application(application),
         partitions=partitions,
-        stream_created="stream-1",
+        stream_created=stream_created,
         fingerprint=fingerprint,
-        code=code,
+        code=[*code],
     )
 
 

@@ -28,7 +28,6 @@ from levelog_log.transport.connection import connect as connect_nats
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
-from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import intents, levels
 from rigs.api import Api
 from rigs.apirequests import ApiRequest
@@ -36,6 +35,7 @@ from rigs.assembled import Assembled
 from rigs.clusterclient import ClusterClient
 from rigs.faultproxy import FaultProxy
 from rigs.faults import Refuse
+from rigs.leasing import scope_of
 from rigs.meters import METERS_FILE, meter, numbers_of
 from rigs.waiting import until
 
@@ -179,15 +179,7 @@ class MeterStack(Assembled):
 
     async def _work(self, stream: LogStream, notifier: Notifier) -> None:
         program = self._program
-        scope = await open_scope(
-            self._database,
-            cluster=stream.cluster,
-            application=Application("meters"),
-            partitions=stream.partitions,
-            stream_created=stream.identity.created,
-            fingerprint=program.fingerprint,
-            code=program.handlers,
-        )
+        scope = await scope_of(self._database, program, stream, application="meters")
 
         async def act() -> None:
             async with known_cluster(self._settings(self.actuate), program, frozenset({Role.ACTUATE})) as (client, _):

@@ -29,11 +29,11 @@ from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
 from levelog_store.dialects import now
 from levelog_store.fold.checkpoints import read_points
-from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import IndexKey, Scope
 from levelog_store.tables import backfills, intents, leases, levels, wakeups
 from rigs.acting import QUICK
 from rigs.assembled import Assembled, cancel
+from rigs.leasing import scope_of
 from rigs.levelog import WEBS_FILE
 from rigs.logs import be_back_soon, change_settings
 from rigs.migrated import migrate
@@ -89,15 +89,7 @@ class Processing(Assembled):
 
     async def open(self) -> None:
         """Open the scope as a process does that starts."""
-        scope = await open_scope(
-            self.database,
-            cluster=self._cluster,
-            application=Application("webs"),
-            partitions=PARTITIONS,
-            stream_created=self.stream.identity.created,
-            fingerprint=self.program.fingerprint,
-            code=self.program.handlers,
-        )
+        scope = await scope_of(self.database, self.program, self.stream)
         self.scope = await verify(self.database, scope, self.stream)
 
     def start(self, name: str = "one", *, events_from: int | None = None) -> Processor:

@@ -25,9 +25,9 @@ from levelog_processors.processor import Processor
 from levelog_processors.program import Program
 from levelog_processors.upkeep import verify
 from levelog_store.connect.database import Database
-from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
 from rigs.acting import QUICK
+from rigs.leasing import scope_of
 
 PARTITIONS: Final = 2
 TURNS: Final = 10
@@ -67,15 +67,7 @@ async def together(
         stream = await ensure_stream(connection, await cluster_uid(client), partitions=PARTITIONS)
         notifier = await stack.enter_async_context(Notifier(connection, stream.cluster, application))
         database = await stack.enter_async_context(await Database.open(database_url))
-        opened = await open_scope(
-            database,
-            cluster=stream.cluster,
-            application=application,
-            partitions=stream.partitions,
-            stream_created=stream.identity.created,
-            fingerprint=program.fingerprint,
-            code=program.handlers,
-        )
+        opened = await scope_of(database, program, stream, application=application)
         scope = await verify(database, opened, stream)
         types = [each.resource_type for each in watched]
         resources = [WatchedResource(resource=each.group_resource, version=each.version) for each in types]

@@ -11,13 +11,11 @@ from typing import Any, Generic, Self, TypeVar
 from sqlalchemy import update
 
 from levelog import Operator
-from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
-from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
 from levelog_store.tables import leases, processors
-from rigs.leasing import LONG_AGO
+from rigs.leasing import LONG_AGO, scope_of
 from rigs.machine.checks import Broken
 from rigs.machine.cluster import Cluster
 from rigs.machine.log import CLUSTER, PARTITIONS, Ingest, Log
@@ -178,15 +176,8 @@ class Laboratory(Generic[W]):
     async def new_world(self) -> W:
         """Make a world, in tables of its own; the one before ends."""
         await self._end()
-        scope = await open_scope(
-            self.database,
-            cluster=CLUSTER,
-            application=Application(f"machine-{next(self._serial)}"),
-            partitions=PARTITIONS,
-            stream_created="stream",
-            fingerprint=self.program.fingerprint,
-            code=self.program.handlers,
-        )
+        name = f"machine-{next(self._serial)}"
+        scope = await scope_of(self.database, self.program, cluster=CLUSTER, application=name, partitions=PARTITIONS)
         self._world = self.kind(self.database, self.program, scope)
         return self._world
 
