@@ -1,6 +1,6 @@
 """What went through the fault proxy."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -52,10 +52,13 @@ class ExchangeLog:
         """Where a run like the one so far can be made to fail."""
         return [exchange.request.point for exchange in self if where(exchange.request)]
 
-    def effective_writes(self, where: Where = lambda _: True, *, since: int = 0) -> list[ApiRequest]:
+    def effective_writes(
+        self, where: Where = lambda _: True, *, since: int = 0, others: Collection[str] = ()
+    ) -> list[ApiRequest]:
         """Writes after which the object was another one; only requests whose number is above `since`.
 
-        Told from the versions in the answers: one that was in no earlier answer to a write of that object. So the first
+        Told from the versions in the answers: one that was in no earlier answer to a write of that object, and is not
+        among those that `others` have written. So the first
         write of an object counts even if it changed nothing, and a write that changed nothing counts if somebody else
         wrote before it. Deletions count whenever they are answered below 300.
         """
@@ -65,7 +68,7 @@ class ExchangeLog:
             request = exchange.request
             if not request.is_write:
                 continue
-            known = versions.setdefault((request.resource, request.namespace, request.name), set())
+            known = versions.setdefault((request.resource, request.namespace, request.name), set(others))
             for answered in exchange.answers:
                 if answered.status >= 300:
                     continue

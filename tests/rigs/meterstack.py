@@ -132,18 +132,8 @@ class MeterStack(Assembled):
         await until(self._has_converged, f"what the Meters of {self._namespace} want", seconds=240, pause=0.25)
 
     def effects(self) -> Effects:
-        """Told by the answers: a version that no other write was answered with is a write that changed something."""
-        found: Effects = Counter()
-        versions: set[str] = set()
-        for exchange in self.actuate.log:
-            request = exchange.request
-            for answer in exchange.answers:
-                if not request.is_write or answer.status >= 300:
-                    continue
-                if request.verb == "delete" or answer.version not in self._own | versions:
-                    found[request.verb, request.name] += 1
-                versions.add(answer.version)
-        return found
+        """All so far."""
+        return Counter((each.verb, each.name) for each in self.actuate.log.effective_writes(others=self._own))
 
     async def meters(self) -> dict[str, Any]:
         """Meters by name."""
