@@ -16,66 +16,37 @@ from levelog_store.fold.statereads import read_requested
 from levelog_store.look.levelpages import read_level_lines
 from levelog_store.look.recall import read_decisions
 from levelog_store.owners.upkeep import find_old
-from levelog_store.tables import decisions, intents, key_versions, objects, tombstones
+from levelog_store.tables import decisions, intents, key_versions, levels, objects, tombstones, wakeups
 from rigs.leasing import SCOPE
-from rigs.rowcounts import work_of
+from rigs.rowcounts import fill, numbered, work_of
 from rigs.webs import receipt
 
 FEW, MANY = 1_000, 10_000
 LEASE = timedelta(seconds=30)
 PARTITIONS = list(range(16))
 
-INTENTS = (
-    "INSERT INTO intents (scope, key, view, parent, parent_uid, partition, round, ordinal, verb, target, api_version, "
-    "kind, target_uid, target_version, is_watched, body, options, state, attempts, owner, error, outcome, cause, "
-    "decided_at, is_relayed, is_folded, result_uid, result_version) "
-    "SELECT 1, n, 'webs/pods', 'webs/default/shop', 'u', 0, n, 0, 'apply', 'pods/default/shop-0', 'v1', "
-    "'Pod', '', 0, true, '{}', '{}', 'settled', 1, '', '', 'written', n, noon, true, true, '', n FROM numbers"
-)
-WAKEUPS = (
-    "INSERT INTO wakeups (scope, view, parent, partition, cause, causes, generation, due_at) "
-    "SELECT 1, 'webs/pods', 'webs/default/' || n, n % 16, n, '', 1, NULL FROM numbers"
-)
-LEVELS = (
-    "INSERT INTO levels (scope, view, parent, partition, parent_uid, status, reason, round, attempts, evaluations, "
-    "inputs, reads, decided_inputs, cause) SELECT 1, 'webs/pods', 'webs/default/' || n, n % 16, n, 'in_sync', '', 1, "
-    "0, 1, '', '', '', n FROM numbers"
-)
-OBJECTS = (
-    "INSERT INTO objects (scope, object, partition, resource, namespace, name, uid, version, sequence, is_deleting, "
-    "body) SELECT 1, 'webs/default/' || n, n % 16, 'webs', 'default', n, n, 1, n, false, '{}' FROM numbers"
-)
-TOMBSTONES = (
-    "INSERT INTO tombstones (scope, object, partition, uid, version, sequence) "
-    "SELECT 1, 'webs/default/' || n, n % 16, n, 1, n FROM numbers"
-)
-KEYS = "INSERT INTO key_versions (scope, \"index\", key, version) SELECT 1, 'webs/images', 'k' || n, n FROM numbers"
-DECISIONS = (
-    "INSERT INTO decisions (scope, view, parent, parent_uid, parent_sequence, cause, causes, suppressed, is_called, "
-    "reads, status, reason, round, intents, fingerprint, decided_at, snapshot, basis) "
-    "SELECT 1, 'webs/pods', 'webs/default/' || (n % 500), n, n, n, '', '', true, '[]', 'in_sync', '', 1, '[]', '', "
-    "noon, 1, '{}' FROM numbers"
-)
-OF_LEVELS = INTENTS.replace("'webs/default/shop'", "'webs/default/' || (n % 500)").replace(
-    "'pods/default/shop-0'", "'pods/default/' || (n % 500)"
-)
-
-OPEN = OF_LEVELS.replace("SELECT 1, n,", "SELECT 1, 'open-' || n,").replace("'settled'", "'pending'") + " WHERE n <= 20"
-CALLS = OPEN.replace("open-", "call-").replace("'apply', 'pods/", "'call', 'slow.effects/").replace("'Pod'", "'slow'")
+LEVEL_OF_500, POD_OF_500 = "'webs/default/' || (n % 500)", "'pods/default/' || (n % 500)"
 
 
-async def fill(database: Database, statement: str, first: int, last: int) -> None:
-    """Rows with the numbers from `first` to `last`, and statistics as autovacuum makes them."""
-    if database.is_shared:
-        numbers, noon = f"generate_series({first}, {last}) AS numbers (n)", "timestamptz '2026-01-01 12:00Z'"
-    else:
-        one_by_one = f"WITH RECURSIVE c (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM c WHERE n < {last})"
-        numbers, noon = f"({one_by_one} SELECT n FROM c)", "'2026-01-01 12:00:00.000000'"
-    async with database.transaction() as connection:
-        filling = statement.replace("FROM numbers", f"FROM {numbers}").replace("noon", noon)
-        await connection.execute(text(filling))
-        await connection.execute(text("ANALYZE"))
+def written(**given: str) -> str:
+    usual = {"key": "n", "view": "'webs/pods'", "parent": LEVEL_OF_500, "parent_uid": "'u'", "round": "n"}
+    usual |= {"verb": "'apply'", "target": POD_OF_500, "api_version": "'v1'", "kind": "'Pod'", "attempts": "1"}
+    usual |= {"state": "'settled'", "outcome": "'written'", "cause": "n", "result_version": "n"}
+    return numbered(intents, **usual | {"is_relayed": "true", "is_folded": "true"} | given)
 
+
+PLACED = {"parent": "'webs/default/' || n", "partition": "n % 16"}
+OF_LEVELS, OF_ONE = written(), written(parent="'webs/default/shop'", target="'pods/default/shop-0'")
+OPEN = written(key="'open-' || n", state="'pending'") + " WHERE n <= 20"
+SLOW = {"verb": "'call'", "target": "'slow.effects/default/' || (n % 500)", "kind": "'slow'"}
+CALLS = written(key="'call-' || n", state="'pending'", **SLOW) + " WHERE n <= 20"
+WAKEUPS = numbered(wakeups, view="'webs/pods'", cause="n", generation="1", **PLACED)
+LEVELS = numbered(levels, view="'webs/pods'", parent_uid="n", status="'in_sync'", round="1", cause="n", **PLACED)
+OBJECTS = numbered(objects, object="'webs/default/' || n", resource="'webs'", namespace="'default'", uid="n", name="n")
+TOMBSTONES = numbered(tombstones, object="'webs/default/' || n", partition="n % 16", sequence="n")
+KEYS = numbered(key_versions, index="'webs/images'", key="'k' || n", version="n")
+DECIDED = {"parent": LEVEL_OF_500, "status": "'in_sync'", "reads": "'[]'", "intents": "'[]'", "basis": "'{}'"}
+DECISIONS = numbered(decisions, ordinal="n", view="'webs/pods'", cause="n", snapshot="1", **DECIDED)
 
 Run = Callable[[AsyncConnection], Awaitable[Any]]
 
@@ -84,8 +55,9 @@ async def costs(database: Database, statements: list[str], run: Run) -> tuple[in
     """What is done with few rows and with many."""
     found: list[int] = []
     for first, last in ((1, FEW), (FEW + 1, MANY)):
-        for statement in statements:
-            await fill(database, statement, first, last)
+        await fill(database, statements, first, last)
+        async with database.transaction() as connection:
+            await connection.execute(text("ANALYZE"))  # as autovacuum does
         found.append(await work_of(database, run))
     what = "rows" if database.is_shared else "hundred instructions"
     print(f"{found[0]:,} {what} with {FEW:,}, {found[1]:,} with {MANY:,}")  # -s shows the table
@@ -96,7 +68,7 @@ async def costs(database: Database, statements: list[str], run: Run) -> tuple[in
     ("statements", "run"),
     [
         pytest.param(
-            [INTENTS], lambda c: read_last_applied(c, SCOPE, ["pods/default/shop-0"]), id="the last apply to a target"
+            [OF_ONE], lambda c: read_last_applied(c, SCOPE, ["pods/default/shop-0"]), id="the last apply to a target"
         ),
         pytest.param([WAKEUPS], lambda c: read_requested(c, SCOPE, PARTITIONS), id="what others ask for"),
         pytest.param([OF_LEVELS], lambda c: read_calling(c, SCOPE, ["u"]), id="calls for deleted objects"),
@@ -174,7 +146,7 @@ async def test_pruning_looks_at_each_row_once(database: Database, table: Table, 
 
 async def test_an_object_that_is_seen_again_is_updated_in_place(shared: Database) -> None:
     """Heap-only: no index has a column that each record changes."""
-    await fill(shared, OBJECTS, 1, 10)
+    await fill(shared, [OBJECTS], 1, 10)
     async with shared.transaction() as connection:
         await connection.execute(update(objects).values(sequence=objects.c.sequence + 100))
         counts = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE relname = 'objects'"

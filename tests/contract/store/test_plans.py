@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from sqlalchemy import CursorResult, event, text
+from sqlalchemy import CursorResult, Table, event, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
@@ -21,7 +21,18 @@ from levelog_store.decide.inputreads import (
     read_versions,
 )
 from levelog_store.owners.upkeep import GROWN, HOT, PAGE, analyze_grown, delete_old
-from levelog_store.tables import key_versions
+from levelog_store.tables import (
+    dependencies,
+    index_entries,
+    intents,
+    key_versions,
+    levels,
+    metadata,
+    objects,
+    tombstones,
+    wakeups,
+)
+from rigs import rowcounts
 from rigs.leasing import SCOPE
 from rigs.rowcounts import work_of
 
@@ -29,27 +40,18 @@ ROWS = 10_000
 NAMES = [f"pods/default/{number}" for number in range(10)]
 KEYS = [("webs/images", f"k{number}") for number in range(1, 11)]
 LEVELS = [("webs/pods", name) for name in NAMES]
-FILL = (
-    "INSERT INTO objects (scope, object, partition, resource, namespace, name, uid, version, sequence, is_deleting, "
-    "body) SELECT 1, 'pods/default/' || n, n % 16, 'pods', 'default', n, n, n, n, false, '{}' FROM numbers",
-    "INSERT INTO index_entries (scope, index, key, object, ordinal, value, error) "
-    "SELECT 1, 'webs/images', 'k' || n, 'pods/default/' || n, 0, '1', '' FROM numbers",
-    "INSERT INTO key_versions (scope, index, key, version) SELECT 1, 'webs/images', 'k' || n, 1 FROM numbers",
-    "INSERT INTO dependencies (scope, view, parent, index, key, partition) "
-    "SELECT 1, 'webs/pods', 'pods/default/' || n, 'webs/images', 'k' || n, n % 16 FROM numbers",
-    "INSERT INTO tombstones (scope, object, partition, uid, version, sequence) "
-    "SELECT 1, 'pods/default/' || n || '-gone', 0, n, n, n FROM numbers",
-    "INSERT INTO levels (scope, view, parent, partition, parent_uid, status, reason, round, attempts, evaluations, "
-    "inputs, reads, decided_inputs, cause) "
-    "SELECT 1, 'webs/pods', 'pods/default/' || n, 0, n, 'in_sync', '', 1, 0, 1, '', '', '', n FROM numbers",
-    "INSERT INTO intents (scope, key, view, parent, parent_uid, partition, round, ordinal, verb, target, api_version, "
-    "kind, target_uid, target_version, is_watched, body, options, state, attempts, owner, error, outcome, cause, "
-    "decided_at, is_relayed, is_folded, result_uid, result_version) SELECT 1, n, 'webs/pods', 'pods/default/' || n, "
-    "n, 0, 1, 0, 'apply', 'pods/default/' || n, 'v1', 'Pod', '', 0, true, '{}', '{}', 'settled', 1, '', '', '', n, "
-    "timestamp_of_noon, true, true, n, n FROM numbers",
-    "INSERT INTO wakeups (scope, view, parent, partition, cause, generation) "
-    "SELECT 1, 'webs/pods', 'pods/default/' || n, n % 16, n, n FROM numbers",
-)
+OBJECT, KEY = "'pods/default/' || n", {"index": "'webs/images'", "key": "'k' || n"}
+LEVEL = {"view": "'webs/pods'", "parent": OBJECT}
+FILL = {
+    objects: {"object": OBJECT, "partition": "n % 16", "resource": "'pods'", "namespace": "'default'", "name": "n"},
+    index_entries: {"object": OBJECT, **KEY},
+    key_versions: {"version": "1", **KEY},
+    dependencies: {"partition": "n % 16", **LEVEL, **KEY},
+    tombstones: {"object": "'pods/default/' || n || '-gone'", "uid": "n", "version": "n", "sequence": "n"},
+    levels: {"parent_uid": "n", "status": "'in_sync'", "round": "1", "cause": "n", **LEVEL},
+    intents: {"key": "n", "verb": "'apply'", "target": OBJECT, "state": "'settled'", "parent_uid": "n", **LEVEL},
+    wakeups: {"partition": "n % 16", "cause": "n", "generation": "n", **LEVEL},
+}
 
 
 @pytest_asyncio.fixture
@@ -60,18 +62,9 @@ async def filled(database: Database) -> Database:
     return database
 
 
-async def fill(database: Database, first: int, last: int, *, into: str = "") -> None:
-    """Rows with the numbers from `first` to `last`, in all tables or in one."""
-    if database.is_shared:
-        numbers, noon = f"generate_series({first}, {last}) AS numbers (n)", "timestamptz '2026-01-01 12:00Z'"
-        quoted = "index"
-    else:
-        one_by_one = f"WITH RECURSIVE c (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM c WHERE n < {last})"
-        numbers, noon, quoted = f"({one_by_one} SELECT n FROM c)", "'2026-01-01 12:00:00.000000'", '"index"'
-    async with database.transaction() as connection:
-        for statement in (each for each in FILL if f"INTO {into}" in each):
-            filling = statement.replace("FROM numbers", f"FROM {numbers}").replace("timestamp_of_noon", noon)
-            await connection.execute(text(filling.replace(" index,", f" {quoted},")))
+async def fill(database: Database, first: int, last: int, *into: Table) -> None:
+    """Rows with the numbers from `first` to `last`, in these tables or in all."""
+    await rowcounts.fill(database, [rowcounts.numbered(each, **FILL[each]) for each in into or FILL], first, last)
 
 
 async def plan_of(database: Database, read: Callable[[AsyncConnection], Awaitable[Any]]) -> str:
@@ -149,7 +142,7 @@ def _of(read: Any, wanted: Any) -> Callable[[AsyncConnection], Awaitable[Any]]:
 
 
 async def test_keys_to_prune_are_found_each_by_itself(filled: Database) -> None:
-    await fill(filled, ROWS + 1, 5 * ROWS, into="key_versions")  # a tenth of them is read faster with the rest
+    await fill(filled, ROWS + 1, 5 * ROWS, key_versions)  # a tenth of them is read faster with the rest
     await analyze_grown(filled)
     places = [("webs/images", f"k{number}") for number in range(1, PAGE + 1)]
     plan = await plan_of(filled, lambda c: delete_old(c, SCOPE, key_versions, ROWS, [*places]))
@@ -158,17 +151,12 @@ async def test_keys_to_prune_are_found_each_by_itself(filled: Database) -> None:
 
 
 async def test_statistics_are_made_when_a_table_has_rows_and_when_it_has_grown(shared: Database) -> None:
-    async def fill(first: int, last: int) -> None:
-        rows = f"SELECT 1, 'i', n, 1 FROM generate_series({first}, {last}) AS n"
-        async with shared.transaction() as connection:
-            await connection.execute(text(f"INSERT INTO key_versions {rows}"))
-
     assert await analyze_grown(shared) == []
-    await fill(1, 1000)
+    await fill(shared, 1, 1000, key_versions)
     assert await analyze_grown(shared) == ["key_versions"]
-    await fill(1001, 1000 * (GROWN - 1))
+    await fill(shared, 1001, 1000 * (GROWN - 1), key_versions)
     assert await analyze_grown(shared) == []
-    await fill(1000 * (GROWN - 1) + 1, 1000 * (GROWN + 1))
+    await fill(shared, 1000 * (GROWN - 1) + 1, 1000 * (GROWN + 1), key_versions)
     assert await analyze_grown(shared) == ["key_versions"]
     async with shared.reading() as connection:
         found = await connection.execute(text("SELECT reltuples FROM pg_class WHERE relname = 'key_versions'"))
@@ -190,7 +178,7 @@ async def test_tables_are_analyzed_in_the_schema_that_they_are_in(shared_url: st
         async with database.transaction() as connection:
             await connection.execute(text('CREATE SCHEMA "My-App"'))
             await connection.execute(text('ALTER TABLE public.wakeups SET SCHEMA "My-App"'))
-            await connection.execute(text(FILL[-1].replace("FROM numbers", "FROM generate_series(1, 100) AS n")))
+        await fill(database, 1, 100, wakeups)
         assert await analyze_grown(database) == ["wakeups"]
         assert await analyze_grown(database) == []
 
@@ -231,7 +219,7 @@ async def test_a_table_that_grows_while_others_do_not_is_planned_for_too(shared:
     await fill(shared, 1, 100)
     await analyze_grown(shared)
     small = await work()
-    await fill(shared, 101, ROWS, into=table)
+    await fill(shared, 101, ROWS, metadata.tables[table])
     large = await work()
     assert await analyze_grown(shared) == [table]
     anew = await work()
