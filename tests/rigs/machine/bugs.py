@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from sqlalchemy import false
 
 from levelog.resources import Owner, ResourceType
+from levelog_actuator.requests import Precondition
 from levelog_base.wire.canonical import digest
 from levelog_base.wire.objects import Uid
 from levelog_base.wire.records import HistoryReverted, LoggedRecord
@@ -221,6 +222,13 @@ def owners_have_no_namespace(self: ResourceType, _: str, uid: Uid) -> Owner:
 @replaces("_refuse_stranger", intents)
 def strangers_are_adopted(*_: Any) -> None:
     """An apply takes over what is there."""
+
+
+def incarnations_are_not_asked_for(_: Laboratory[Any]) -> Generator[None]:
+    """A write is sent for whatever has the name of its target."""
+    real = Precondition.__dict__["metadata"].fget
+    with _replaced((Precondition, "metadata"), by=property(lambda self: real(replace(self, uid="")))):
+        yield
 
 
 @replaces("is_settled", facts)

@@ -32,6 +32,7 @@ PLANTED: Final = (
     _planted(bugs.rounds_begin_anew, 7, 4, 5, examples=40),
     _planted(bugs.owners_have_no_namespace, 19, 3, 4, 5, 6, examples=40, seed=3),
     _planted(bugs.strangers_are_adopted, 19, examples=40, seed=3),
+    _planted(bugs.incarnations_are_not_asked_for, 11, examples=40, seed=6),
     _planted(bugs.settled_by_receipt, 8, 4, 5, 7, examples=160, seed=11),
     _planted(bugs.others_are_not_followed, 5, 4, 3, examples=40),
     _planted(bugs.others_wake_nothing, 5, 4, examples=40),

@@ -108,9 +108,11 @@ class SteppedSender:
         return True
 
     def _check_owner(self, intent: ClaimedIntent) -> None:
-        """Compare what an intent changed with what its parent made, or controlled at any time."""
+        """Compare what an intent changed with what it was for, and what its parent made, or controlled at any time."""
         namespace = ObjectKey.parse(intent.parent).namespace
         for effect in self.effects.get(intent.key, ()):
+            if intent.target_uid and effect.uid != intent.target_uid:
+                raise Broken(11, f"{intent.verb} of {effect.key} as {intent.target_uid} hits {effect.uid}")
             if effect.key.namespace != namespace:
                 raise Broken(19, f"{intent.verb} of {effect.key} for {intent.parent}, of another namespace")
             earlier = [msgspec.json.decode(each.body) for each in self._cluster.before(effect)]
