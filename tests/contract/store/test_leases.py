@@ -10,20 +10,19 @@ from levelog_processors.tables import SqlTables
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import HURRY, Leases, guard
 from levelog_store.owners.scopes import reset_scope
+from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints, leases, processors
 from rigs.leasing import PARTITIONS, can_commit, expire, fold, owned, processor, scope_of, sequences
 
 
-async def test_a_processor_alone_holds_every_partition(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_a_processor_alone_holds_every_partition(database: Database, scope: Scope) -> None:
     alone = processor(database, scope, "a")
     epochs = await alone.tend()
     assert sorted(epochs) == list(range(PARTITIONS))
     assert await alone.tend() == epochs == await owned(database, scope, "a")
 
 
-async def test_a_newcomer_gets_its_share_and_nothing_else_moves(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_a_newcomer_gets_its_share_and_nothing_else_moves(database: Database, scope: Scope) -> None:
     first, second, third = (processor(database, scope, owner) for owner in "zyx")
     before = await first.tend()
     assert await second.tend() == {}
@@ -52,8 +51,7 @@ async def test_processors_beyond_the_partitions_stand_by(database: Database) -> 
     assert sorted(len(epochs) for epochs in held) == [0, 0, 1, 1]
 
 
-async def test_what_is_released_is_taken_at_once(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_what_is_released_is_taken_at_once(database: Database, scope: Scope) -> None:
     first, second = processor(database, scope, "a"), processor(database, scope, "b")
     before = await first.tend()
     await first.release()
@@ -63,8 +61,9 @@ async def test_what_is_released_is_taken_at_once(database: Database) -> None:
     assert all(after[partition] > before[partition] for partition in before)
 
 
-async def test_a_process_that_is_certain_to_be_alone_ends_the_leases_of_its_predecessor(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_a_process_that_is_certain_to_be_alone_ends_the_leases_of_its_predecessor(
+    database: Database, scope: Scope
+) -> None:
     killed, alone = processor(database, scope, "killed"), processor(database, scope, "alone")
     before = await killed.tend()
     await alone.end_others()
@@ -72,8 +71,9 @@ async def test_a_process_that_is_certain_to_be_alone_ends_the_leases_of_its_pred
     assert not await can_commit(database, scope, before)
 
 
-async def test_leases_that_ended_but_were_not_taken_are_renewed_under_their_epoch(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_leases_that_ended_but_were_not_taken_are_renewed_under_their_epoch(
+    database: Database, scope: Scope
+) -> None:
     slow = processor(database, scope, "slow")
     before = await slow.tend()
     await expire(database, "slow")
@@ -88,8 +88,7 @@ async def until_all_are_taken(other: Leases) -> None:
             pass  # a millisecond or so, then what the first one holds has ended
 
 
-async def test_leases_end_by_the_databases_clock(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_leases_end_by_the_databases_clock(database: Database, scope: Scope) -> None:
     await Leases(database, scope, owner="gone", duration=timedelta(milliseconds=1)).tend()
     other = processor(database, scope, "other")
     await until_all_are_taken(other)
@@ -97,9 +96,8 @@ async def test_leases_end_by_the_databases_clock(database: Database) -> None:
 
 @pytest.mark.parametrize("ahead", [timedelta(hours=2), timedelta(days=30)], ids=["hours", "thirty days"])
 async def test_a_processor_that_died_under_a_clock_that_was_ahead_is_followed_after_one_lease(
-    database: Database, ahead: timedelta
+    database: Database, scope: Scope, ahead: timedelta
 ) -> None:
-    scope = await scope_of(database)
     await processor(database, scope, "dead").tend()
     async with database.transaction() as connection:
         for table in (leases, processors):
@@ -107,8 +105,7 @@ async def test_a_processor_that_died_under_a_clock_that_was_ahead_is_followed_af
     await until_all_are_taken(Leases(database, scope, owner="other", duration=timedelta(milliseconds=1)))
 
 
-async def test_the_leases_of_the_living_are_shortened_by_others_and_kept(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_the_leases_of_the_living_are_shortened_by_others_and_kept(database: Database, scope: Scope) -> None:
     first, second = processor(database, scope, "a"), processor(database, scope, "b")
     before = await first.tend()
     async with database.transaction() as connection:
@@ -120,8 +117,7 @@ async def test_the_leases_of_the_living_are_shortened_by_others_and_kept(databas
     assert max(ends) < datetime.now(UTC) + timedelta(hours=2)
 
 
-async def test_a_processor_hurries_only_while_others_hold_part_of_its_share(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_a_processor_hurries_only_while_others_hold_part_of_its_share(database: Database, scope: Scope) -> None:
     first, second = processor(database, scope, "a"), processor(database, scope, "b")
     await first.tend()
     assert first.interval == timedelta(minutes=20)
@@ -132,8 +128,7 @@ async def test_a_processor_hurries_only_while_others_hold_part_of_its_share(data
     assert second.interval == timedelta(minutes=20)
 
 
-async def test_processors_long_gone_are_forgotten(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_processors_long_gone_are_forgotten(database: Database, scope: Scope) -> None:
     await processor(database, scope, "gone").tend()
     await expire(database, "gone")
     await processor(database, scope, "here").tend()
@@ -147,15 +142,13 @@ async def test_applications_lease_apart(database: Database) -> None:
         assert len(await processor(database, scope, "same name").tend()) == PARTITIONS
 
 
-async def test_a_guard_without_partitions_is_a_defect(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_a_guard_without_partitions_is_a_defect(database: Database, scope: Scope) -> None:
     with pytest.raises(ValueError, match="partitions"):
         async with database.transaction() as connection:
             await guard(connection, scope, {})
 
 
-async def test_invariant_10_a_processor_that_lost_its_lease_cannot_commit(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_invariant_10_a_processor_that_lost_its_lease_cannot_commit(database: Database, scope: Scope) -> None:
     old, new = processor(database, scope, "old"), processor(database, scope, "new")
     passed = await old.tend()
     await fold(database, scope, passed, 5)
@@ -168,8 +161,7 @@ async def test_invariant_10_a_processor_that_lost_its_lease_cannot_commit(databa
     assert set((await sequences(database, scope)).values()) == {7}
 
 
-async def test_invariant_10_one_lost_lease_among_several_refuses_all(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_invariant_10_one_lost_lease_among_several_refuses_all(database: Database, scope: Scope) -> None:
     old, new = processor(database, scope, "old"), processor(database, scope, "new")
     passed = await old.tend()
     await new.tend()
@@ -181,8 +173,9 @@ async def test_invariant_10_one_lost_lease_among_several_refuses_all(database: D
     assert set((await sequences(database, scope)).values()) == {0}
 
 
-async def test_invariant_10_a_lease_lost_and_taken_again_does_not_save_older_work(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_invariant_10_a_lease_lost_and_taken_again_does_not_save_older_work(
+    database: Database, scope: Scope
+) -> None:
     owner, other = processor(database, scope, "owner"), processor(database, scope, "other")
     begun_under = await owner.tend()
     await expire(database, "owner")
@@ -210,8 +203,7 @@ async def test_invariant_10_older_code_cannot_commit_nor_lease(database: Databas
     assert await can_commit(database, newer, taken)
 
 
-async def test_invariant_10_nobody_commits_work_from_before_a_reset(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_invariant_10_nobody_commits_work_from_before_a_reset(database: Database, scope: Scope) -> None:
     running = processor(database, scope, "running")
     epochs = await running.tend()
     again = await reset_scope(database, scope, stream_created="stream-2", reason="made anew")
@@ -223,8 +215,9 @@ async def test_invariant_10_nobody_commits_work_from_before_a_reset(database: Da
     assert await can_commit(database, again, taken)
 
 
-async def test_what_was_folded_after_commits_that_the_database_lost_is_refused(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_what_was_folded_after_commits_that_the_database_lost_is_refused(
+    database: Database, scope: Scope
+) -> None:
     epochs = await processor(database, scope, "a").tend()
     await fold(database, scope, epochs, 20)
     memory = dict.fromkeys(epochs, 25)  # the commits from 21 to 25 are gone
@@ -235,8 +228,7 @@ async def test_what_was_folded_after_commits_that_the_database_lost_is_refused(d
         await guard(connection, scope, epochs, folded_to=dict.fromkeys(epochs, 20))
 
 
-async def test_a_checkpoint_that_is_gone_is_named(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_a_checkpoint_that_is_gone_is_named(database: Database, scope: Scope) -> None:
     epochs = await processor(database, scope, "a").tend()
     async with database.transaction() as connection:
         await connection.execute(delete(checkpoints).where(checkpoints.c.partition == 2))
@@ -250,9 +242,9 @@ async def test_a_checkpoint_that_is_gone_is_named(database: Database) -> None:
 
 async def test_invariant_10_an_epoch_that_a_failover_gave_to_another_owner_is_not_mistaken_for_ones_own(
     database: Database,
+    scope: Scope,
 ) -> None:
     """The server that took over had lost the lease, so that the next owner got the same epoch."""
-    scope = await scope_of(database)
     epochs = await processor(database, scope, "a").tend()
     mine = replace(scope, owner="a")
     assert await can_commit(database, mine, epochs)

@@ -15,6 +15,7 @@ from levelog_base.errors import LeaseLost, Unavailable
 from levelog_store.connect.database import Database
 from levelog_store.connect.engines import IDLE_SECONDS
 from levelog_store.owners.leases import guard
+from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints, leases
 from rigs.leasing import PARTITIONS, can_commit, expire, fold, processor, scope_of, sequences
 from rigs.locks import until_one_waits
@@ -25,8 +26,14 @@ from rigs.waiting import until
 TESTS = Path(__file__).parents[2]
 
 
-async def test_invariant_10_a_takeover_leaves_a_partition_that_is_being_committed(shared: Database) -> None:
-    scope = await scope_of(shared)
+@pytest.fixture
+async def scope(shared: Database) -> Scope:
+    return await scope_of(shared)
+
+
+async def test_invariant_10_a_takeover_leaves_a_partition_that_is_being_committed(
+    shared: Database, scope: Scope
+) -> None:
     old, new = processor(shared, scope, "old"), processor(shared, scope, "new")
     epochs = await old.tend()
     async with shared.transaction() as connection:
@@ -40,8 +47,7 @@ async def test_invariant_10_a_takeover_leaves_a_partition_that_is_being_committe
     assert not await can_commit(shared, scope, {3: epochs[3]})
 
 
-async def test_invariant_10_a_guard_waits_for_a_takeover_and_then_refuses(shared: Database) -> None:
-    scope = await scope_of(shared)
+async def test_invariant_10_a_guard_waits_for_a_takeover_and_then_refuses(shared: Database, scope: Scope) -> None:
     epochs = await processor(shared, scope, "old").tend()
     async with shared.transaction() as connection:
         row = leases.c.partition == 3
@@ -71,8 +77,7 @@ async def test_invariant_10_new_code_waits_for_what_older_code_commits_and_for_n
     assert sorted(await processor(shared, newer, "new").tend()) == list(range(PARTITIONS))
 
 
-async def test_giving_up_a_partition_waits_for_what_is_being_committed(shared: Database) -> None:
-    scope = await scope_of(shared)
+async def test_giving_up_a_partition_waits_for_what_is_being_committed(shared: Database, scope: Scope) -> None:
     first, second = processor(shared, scope, "first"), processor(shared, scope, "second")
     epochs = await first.tend()
     await second.tend()
@@ -85,8 +90,7 @@ async def test_giving_up_a_partition_waits_for_what_is_being_committed(shared: D
     assert (await sequences(shared, scope))[7] == 5
 
 
-async def test_work_under_one_lease_and_its_renewal_do_not_wait_for_each_other(shared: Database) -> None:
-    scope = await scope_of(shared)
+async def test_work_under_one_lease_and_its_renewal_do_not_wait_for_each_other(shared: Database, scope: Scope) -> None:
     owner = processor(shared, scope, "owner")
     epochs = await owner.tend()
     async with asyncio.timeout(60), shared.transaction() as folding:
@@ -98,8 +102,7 @@ async def test_work_under_one_lease_and_its_renewal_do_not_wait_for_each_other(s
     assert await owner.tend() == epochs
 
 
-async def test_guards_over_many_partitions_never_deadlock_with_tending(shared: Database) -> None:
-    scope = await scope_of(shared)
+async def test_guards_over_many_partitions_never_deadlock_with_tending(shared: Database, scope: Scope) -> None:
     owner = processor(shared, scope, "owner")
     epochs = await owner.tend()
 
@@ -155,9 +158,8 @@ async def epochs_now(database: Database) -> dict[int, int]:
 
 
 async def test_invariant_10_processes_killed_and_paused_never_commit_under_a_passed_epoch(
-    shared: Database, fleet: Fleet
+    shared: Database, scope: Scope, fleet: Fleet
 ) -> None:
-    scope = await scope_of(shared)
 
     async def are_shared(*owners: str) -> bool:
         for owner in owners:
@@ -215,8 +217,7 @@ async def test_what_a_killed_processor_held_is_freed_at_the_second_look(shared: 
     assert not await other.free_gone()
 
 
-async def test_a_processor_whose_sessions_cannot_be_seen_keeps_its_leases(shared: Database) -> None:
-    scope = await scope_of(shared)
+async def test_a_processor_whose_sessions_cannot_be_seen_keeps_its_leases(shared: Database, scope: Scope) -> None:
     hidden, other = processor(shared, scope, "hidden"), processor(shared, scope, "other")
     epochs = await hidden.tend()
     assert [await other.free_gone() for _ in range(3)] == [False] * 3
@@ -232,9 +233,8 @@ async def cut_off_from(shared: Database, theirs: Database) -> None:
 
 
 async def test_invariant_10_who_was_taken_for_gone_and_is_not_cannot_commit_and_gets_its_share_again(
-    shared: Database, shared_url: str
+    shared: Database, scope: Scope, shared_url: str
 ) -> None:
-    scope = await scope_of(shared)
     async with await Database.open(shared_url) as theirs:
         cut_off, other = processor(theirs, scope, f"cut-off-{theirs.token}"), processor(shared, scope, "other")
         epochs = await cut_off.tend()

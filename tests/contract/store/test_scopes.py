@@ -7,6 +7,7 @@ from levelog_base.errors import ConfigurationError
 from levelog_store.connect.database import Database
 from levelog_store.dialects import upsert
 from levelog_store.owners.scopes import reset_scope
+from levelog_store.rows import Scope
 from levelog_store.tables import (
     dependencies,
     index_entries,
@@ -41,16 +42,14 @@ async def test_applications_have_scopes_of_their_own(database: Database) -> None
     assert (await scope_of(database)).number == one.number
 
 
-async def test_another_number_of_partitions_is_refused_and_changes_nothing(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_another_number_of_partitions_is_refused_and_changes_nothing(database: Database, scope: Scope) -> None:
     epochs = await processor(database, scope, "a").tend()
     with pytest.raises(ConfigurationError, match="with 8 partitions of cluster cluster, the log has 16 now"):
         await scope_of(database, partitions=16, fingerprint="code-2")
     await fold(database, scope, epochs, 3)
 
 
-async def test_opening_with_the_same_code_disturbs_nobody(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_opening_with_the_same_code_disturbs_nobody(database: Database, scope: Scope) -> None:
     running = processor(database, scope, "a")
     epochs = await running.tend()
     assert await scope_of(database) == scope
@@ -58,8 +57,7 @@ async def test_opening_with_the_same_code_disturbs_nobody(database: Database) ->
     assert await running.tend() == epochs
 
 
-async def test_a_scope_tells_the_stream_that_it_was_made_for(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_a_scope_tells_the_stream_that_it_was_made_for(database: Database, scope: Scope) -> None:
     await reset_scope(database, scope, stream_created="stream-2", reason="made anew")
     assert (await scope_of(database)).stream_created == "stream-2"
 
@@ -133,8 +131,7 @@ async def test_a_reset_deletes_what_was_folded_and_keeps_rounds_and_intents_but_
     assert untouched == "in_sync"
 
 
-async def test_several_processes_that_find_the_same_mismatch_reset_once(database: Database) -> None:
-    scope = await scope_of(database)
+async def test_several_processes_that_find_the_same_mismatch_reset_once(database: Database, scope: Scope) -> None:
     found = await asyncio.gather(
         *(reset_scope(database, scope, stream_created="stream-2", reason="made anew") for _ in range(4))
     )
