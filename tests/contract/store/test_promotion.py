@@ -1,6 +1,7 @@
 """Promoting code: what is compared, and what a process that ends in the middle leaves to the next one."""
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import delete, select
 
 from levelog_store.connect.database import Database
@@ -17,14 +18,8 @@ FINALIZER_VIEW = Handler(kind="view", name="shop/webs_finalizer", fingerprint="1
 CODE = (INDEX, VIEW, RECONCILE)
 
 
-def other(handler: Handler, fingerprint: str = "2", resource: str = "") -> Handler:
-    return Handler(
-        kind=handler.kind,
-        name=handler.name,
-        fingerprint=fingerprint,
-        resource=resource or handler.resource,
-        reads=handler.reads,
-    )
+def other(handler: Handler, **changed: str) -> Handler:
+    return replace(handler, **{"fingerprint": "2"} | changed)
 
 
 def test_a_changed_index_concerns_the_views_that_read_it() -> None:

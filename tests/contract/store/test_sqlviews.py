@@ -61,6 +61,12 @@ def placed(*entries: tuple[str, Entry]) -> dict[tuple[str, str, str, int], Entry
     return {(each.index, each.key, name, each.ordinal): each for name, each in entries}
 
 
+async def write(database: Database, unwritten: Unwritten) -> None:
+    async with database.transaction() as connection:
+        [scope] = await find_scopes(connection)
+        await write_state(connection, scope, unwritten)
+
+
 async def filled(database: Database) -> str:
     """Fill the tables and make the views; returns what comes before a view's name in this database."""
     scope = await scope_of(database, application="my-webs", cluster="c1", partitions=4)
@@ -113,10 +119,7 @@ async def test_an_effect_has_a_row_for_each_call_with_its_parent_request_and_res
         done = Call(request=Size(ready), result=ready + 1, name=call, idempotency_key=f"k{ready}", called_at=NOON)
         return call_entry(name, call), Entry("webs/page", '"u1"', 0, canonical(done))
 
-    async with database.reading() as connection:
-        [scope] = await find_scopes(connection)
-    async with database.transaction() as connection:
-        await write_state(connection, scope, Unwritten(entries=placed(entry("", 1), entry("a/ü", 2))))
+    await write(database, Unwritten(entries=placed(entry("", 1), entry("a/ü", 2))))
     found = await rows(database, f"select * from {prefix}page order by result")
     about = {"namespace": "default", "name": "shop", "request_image": None, "cluster": "c1"}
     assert [{**row, "called_at": row["called_at"][:16]} for row in found] == [
@@ -133,16 +136,14 @@ async def test_an_index_shows_its_errors_with_the_keys_that_they_concern(databas
         (name, Entry("webs/images", ERRORS, 0, b'{"object":"x","error":"KeyError"}', "KeyError")),
         (name, Entry("webs/images", f'{ERRORS}"b"', 0, b'{"object":"x","error":"ValueError"}', "ValueError")),
     ]
-    async with database.reading() as connection:
-        [scope] = await find_scopes(connection)
-    async with database.transaction() as connection:
-        await write_state(connection, scope, Unwritten(entries=placed(*noted)))
+    await write(database, Unwritten(entries=placed(*noted)))
     found = await rows(database, f"select key, value_2, name, error from {prefix}images where error <> '' order by 4")
     assert found == [
         {"key": None, "value_2": None, "name": "shop", "error": "KeyError"},
         {"key": "b", "value_2": None, "name": "shop", "error": "ValueError"},
     ]
     async with database.reading() as connection:
+        [scope] = await find_scopes(connection)
         assert await read_index_failures(connection, scope) == [("webs/images", name, "KeyError")]
     found = await rows(database, f"select name from {prefix}images where key = 'a' and value_2 > 79")
     assert found == [{"name": "shop"}]
@@ -150,12 +151,9 @@ async def test_an_index_shows_its_errors_with_the_keys_that_they_concern(databas
 
 async def written(database: Database, values: list[bytes]) -> None:
     """More entries of the object's, numbered."""
-    async with database.reading() as connection:
-        [scope] = await find_scopes(connection)
     name = "webs.example.com/default/shop"
     entries = [(name, Entry("webs/images", str(number), 0, value)) for number, value in enumerate(values)]
-    async with database.transaction() as connection:
-        await write_state(connection, scope, Unwritten(entries=placed(*entries)))
+    await write(database, Unwritten(entries=placed(*entries)))
 
 
 async def test_invariant_14_a_nul_in_one_row_hides_none_of_the_others(database: Database) -> None:
@@ -197,8 +195,6 @@ async def test_invariant_14_a_value_of_another_type_than_its_column_is_null_in_i
 
 async def test_the_inputs_show_what_is_listed_what_is_stale_and_when_it_was_heard_of(database: Database) -> None:
     prefix = await filled(database)
-    async with database.reading() as connection:
-        [scope] = await find_scopes(connection)
     begun = SyncRow(
         partition=0,
         resource="webs.example.com",
@@ -209,8 +205,7 @@ async def test_the_inputs_show_what_is_listed_what_is_stale_and_when_it_was_hear
 
     async def shown(*rows_of_partitions: SyncRow) -> tuple[Any, ...]:
         syncs = {(row.partition, row.resource): row for row in rows_of_partitions}
-        async with database.transaction() as connection:
-            await write_state(connection, scope, Unwritten(syncs=syncs))
+        await write(database, Unwritten(syncs=syncs))
         [row] = await rows(database, f"select * from {prefix}inputs")
         assert (row["resource"], row["namespaces"], row["cluster"]) == ("webs.example.com", "shops", "c1")
         assert str(row["last_contact"]).startswith("2026-01-01 12:00")
