@@ -68,12 +68,14 @@ def linked(writer: ChainWriter, messages: Iterable[Message]) -> list[Message]:
     return [each._replace(headers=each.headers + line) for each, line in zip(messages, lines, strict=True)]
 
 
-async def publish_webs(stream: LogStream, count: int, version: int = 1, *, batch: int = 500) -> None:
+async def publish_webs(
+    stream: LogStream, count: int, version: int = 1, *, batch: int = 500, body: bytes = b"{}"
+) -> None:
     """Publish so many Webs that were seen at a version, w-0 and so on, in batches, by a publisher of their own."""
     writer, publisher = writer_for(stream), BatchPublisher(stream)
     for start in range(0, count, batch):
         names = [f"w-{number}" for number in range(start, min(start + batch, count))]
-        await publisher.publish([web_message(writer, name, version) for name in names])
+        await publisher.publish([web_message(writer, name, version, body=body) for name in names])
 
 
 async def restart(server: NatsServer, stream: LogStream, meanwhile: Callable[[], object] = lambda: None) -> None:

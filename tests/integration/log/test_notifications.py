@@ -1,5 +1,8 @@
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import timedelta
+
+import pytest
 
 from levelog_base.wire.objects import Application, Cluster
 from levelog_log.notifications import Notifier, Topic
@@ -10,6 +13,12 @@ from rigs.tcpconnection import TcpConnection
 
 APPLICATION = Application("shop")
 LONG = timedelta(seconds=20)
+
+
+@pytest.fixture
+async def notifier(nats_server: NatsServer) -> AsyncIterator[Notifier]:
+    async with new_log(nats_server) as stream, Notifier(stream.connection, stream.cluster, APPLICATION) as opened:
+        yield opened
 
 
 async def test_a_notification_wakes_every_listener_of_its_topic_in_every_process(nats_server: NatsServer) -> None:
@@ -26,31 +35,23 @@ async def test_a_notification_wakes_every_listener_of_its_topic_in_every_process
         assert not await other.wait(MOMENT)
 
 
-async def test_a_notification_that_came_before_the_wait_is_not_lost_and_counts_once(nats_server: NatsServer) -> None:
-    async with (
-        new_log(nats_server) as stream,
-        Notifier(stream.connection, stream.cluster, APPLICATION) as notifier,
-    ):
-        listener, marker = notifier.listen(Topic.WAKE), notifier.listen(Topic.INTENT)
-        for _ in range(3):
-            await notifier.publish(Topic.WAKE)
-        await notifier.publish(Topic.INTENT)
-        assert await marker.wait(LONG)
-        assert await listener.wait(MOMENT)
-        assert not await listener.wait(MOMENT)
+async def test_a_notification_that_came_before_the_wait_is_not_lost_and_counts_once(notifier: Notifier) -> None:
+    listener, marker = notifier.listen(Topic.WAKE), notifier.listen(Topic.INTENT)
+    for _ in range(3):
+        await notifier.publish(Topic.WAKE)
+    await notifier.publish(Topic.INTENT)
+    assert await marker.wait(LONG)
+    assert await listener.wait(MOMENT)
+    assert not await listener.wait(MOMENT)
 
 
-async def test_who_notifies_the_others_is_not_woken_by_it(nats_server: NatsServer) -> None:
-    async with (
-        new_log(nats_server) as stream,
-        Notifier(stream.connection, stream.cluster, APPLICATION) as notifier,
-    ):
-        own, other = notifier.listen(Topic.WAKE), notifier.listen(Topic.WAKE)
-        await notifier.publish(Topic.WAKE, but_not=own)
-        assert await other.wait(LONG)
-        assert not await own.wait(MOMENT)
-        await notifier.publish(Topic.WAKE, but_not=other)
-        assert await own.wait(LONG)
+async def test_who_notifies_the_others_is_not_woken_by_it(notifier: Notifier) -> None:
+    own, other = notifier.listen(Topic.WAKE), notifier.listen(Topic.WAKE)
+    await notifier.publish(Topic.WAKE, but_not=own)
+    assert await other.wait(LONG)
+    assert not await own.wait(MOMENT)
+    await notifier.publish(Topic.WAKE, but_not=other)
+    assert await own.wait(LONG)
 
 
 async def test_who_loses_the_connection_while_beginning_to_listen_hears_what_comes_later(
