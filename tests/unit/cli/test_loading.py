@@ -148,38 +148,29 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path) == f"operator folder {tmp_path} holds no Python file"
 
 
-def test_a_folder_stands_for_its_files_whose_handlers_may_share_an_operator(tmp_path: Path) -> None:
-    write(tmp_path, "shop_of_this_test.py", OPERATOR.format(name="shop"))
-    write(tmp_path, "aaa.py", MORE.format(module="shop_of_this_test"))
-    write(tmp_path, "words.py", "NAME = 'no operator here'\n")
-    [op] = load_operators([tmp_path])
-    assert sorted(op.views) == ["full", "half"]
+SHOP = OPERATOR.format(name="shop")
+FILES = {"shop_of_this_test.py": SHOP, "more_of_this_test.py": MORE.format(module="shop_of_this_test")}
+PACKAGE = {"__init__.py": "", "shop.py": SHOP, "half.py": MORE.format(module=".shop")}
 
 
-def test_a_folder_that_is_a_package_is_imported_as_one(tmp_path: Path) -> None:
-    folder = tmp_path / "package_of_this_test"
-    write(folder, "__init__.py", "")
-    write(folder, "shop.py", OPERATOR.format(name="shop"))
-    write(folder, "half.py", MORE.format(module=".shop"))
-    [op] = load_operators([folder])
-    assert sorted(op.views) == ["full", "half"]
-
-
-@pytest.mark.parametrize("order", [("first_of_this_test.py", "more.py"), ("more.py", "first_of_this_test.py")])
-def test_an_operator_may_be_spread_over_files_that_are_named_in_any_order(
-    tmp_path: Path, order: tuple[str, str]
+@pytest.mark.parametrize(
+    ("files", "given"),
+    [
+        ({**FILES, "words.py": "NAME = 'no operator here'\n"}, ["."]),
+        ({f"package_of_this_test/{name}": text for name, text in PACKAGE.items()}, ["package_of_this_test"]),
+        (FILES, [*FILES]),
+        (FILES, [*reversed(FILES)]),
+        ({**FILES, "main.py": "import more_of_this_test\nfrom shop_of_this_test import op\n"}, ["main.py"]),
+    ],
+    ids=["a folder", "a package", "files", "files in another order", "a main file that imports the others"],
+)
+def test_an_operator_may_be_spread_over_files(
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, str], given: list[str]
 ) -> None:
-    write(tmp_path, "first_of_this_test.py", OPERATOR.format(name="shop"))
-    write(tmp_path, "more.py", MORE.format(module="first_of_this_test"))
-    [op] = load_operators([tmp_path / name for name in order])
-    assert sorted(op.views) == ["full", "half"]
-
-
-def test_a_main_file_may_import_the_others(tmp_path: Path) -> None:
-    write(tmp_path, "base_of_this_test.py", OPERATOR.format(name="shop"))
-    write(tmp_path, "more_of_this_test.py", MORE.format(module="base_of_this_test"))
-    main = write(tmp_path, "main.py", "import more_of_this_test\nfrom base_of_this_test import op\n")
-    [op] = load_operators([main])
+    folder = tmp_path_factory.mktemp("spread")  # of no other test: modules are kept by their folder
+    for name, text in files.items():
+        write(folder, name, text)
+    [op] = load_operators([folder / name for name in given])
     assert sorted(op.views) == ["full", "half"]
 
 

@@ -67,10 +67,16 @@ def test_the_line_that_blocks_is_of_the_thread_on_which_the_probes_were_made() -
     assert "/monitoring/probes.py" not in found[0], "where the thread that asks is"
 
 
-def test_a_function_that_waits_in_a_library_is_named_with_where_it_waits_there() -> None:
-    clock, gate = Clock(), threading.Event()
-    made: list[Probes] = []
+@contextmanager
+def waiting(clock: Clock) -> Generator[Probes]:
+    """The probes of a loop whose function waits, in a library that a library has called it by."""
+    made, gate = list[Probes](), threading.Event()
 
+    @contextmanager
+    def traced() -> Generator[None]:
+        yield
+
+    @traced()
     def pods() -> None:
         made.append(Probes([], clock))
         gate.wait()
@@ -78,10 +84,17 @@ def test_a_function_that_waits_in_a_library_is_named_with_where_it_waits_there()
     guard = FunctionGuard("view webs/pods", timedelta(minutes=1))
     loop = threading.Thread(target=guard.run, args=(pods,))
     loop.start()
-    while not made or not (told := answer_later(made[0], clock)).endswith(" wait"):
+    while not made or not answer_later(made[0], clock).endswith(" wait"):
         pass
+    yield made[0]
     gate.set()
     loop.join()
+
+
+def test_a_function_that_waits_in_a_library_is_named_with_where_it_waits_there() -> None:
+    clock = Clock()
+    with waiting(clock) as probes:
+        told = answer_later(probes, clock)
     assert re.search(r"blocked for \d+ s, in \S+/test_probes\.py:\d+ pods, at \S+/threading\.py:\d+ wait$", told)
 
 
@@ -107,32 +120,15 @@ async def test_what_a_server_answers_wrongly_is_told_whatever_it_is() -> None:
 def test_a_function_that_holds_up_the_loop_is_told_once_and_levelogs_own_is_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    clock, gate = Clock(), threading.Event()
-    made: list[Probes] = []
-
-    @contextmanager
-    def traced() -> Generator[None]:
-        yield
-
-    @traced()  # by a library, which calls it
-    def pods() -> None:
-        made.append(Probes([], clock))
-        gate.wait()
-
-    guard = FunctionGuard("view webs/pods", timedelta(minutes=1))
-    loop = threading.Thread(target=guard.run, args=(pods,))
-    loop.start()
-    while not made or not answer_later(made[0], clock).endswith(" wait"):
-        pass
-    made[0].look()
-    made[0].tell()
-    assert not caplog.messages
-    for _ in range(2):
-        clock.now += TOLD_SECONDS + 0.1
-        made[0].tell()
-        made[0].look()
-    gate.set()
-    loop.join()
+    clock = Clock()
+    with waiting(clock) as probes:
+        probes.look()
+        probes.tell()
+        assert not caplog.messages
+        for _ in range(2):
+            clock.now += TOLD_SECONDS + 0.1
+            probes.tell()
+            probes.look()
     [told] = caplog.messages
     assert re.match(r"the event loop stands still for 2 s, in \S+/test_probes\.py:\d+ pods, at \S+ wait: nothing", told)
 
