@@ -10,7 +10,7 @@ from sqlalchemy import Delete, Executable, Insert, Update, bindparam, delete, ex
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_base.errors import RowRefused, Unavailable
+from levelog_base.errors import Unavailable
 from levelog_store.actuate import claims, outcomes
 from levelog_store.connect.database import Database
 from levelog_store.connect.quick import QuickResult
@@ -236,12 +236,6 @@ async def test_a_defect_is_sqlalchemys_error_and_undoes_the_transaction(
         await fail()
     async with database.reading() as connection:
         assert (await connection.execute(select(key_versions.c.key))).scalars().all() == ["k"]
-
-
-async def test_a_value_that_the_server_does_not_take_is_refused_as_such(shared: Database) -> None:
-    with pytest.raises(RowRefused, match="does not take a value"):
-        async with shared.transaction() as connection:
-            await connection.execute(add(), ROW | {"key": "a\0b"})
 
 
 async def test_a_connection_that_is_lost_is_told_as_such_and_the_next_one_works(shared: Database) -> None:
