@@ -39,15 +39,15 @@ async def test_a_resource_is_served_once_its_definition_is_established(api: Clus
     assert (await api.get(path)).body["kind"] == "RockList"
 
 
-async def test_the_schema_of_a_resource_is_published(api: ClusterClient, group: str) -> None:
-    await define(api, definition(group, "rocks", "Rock"))
-    kind = {"group": group, "version": "v1", "kind": "Rock"}
+async def test_the_schema_of_a_resource_is_published(api: ClusterClient, webs: Webs) -> None:
+    kind = {"group": "contract.example.com", "version": "v1", "kind": "Web"}
+    path = f"apis/{webs.api_version}"
 
     async def published() -> Any:
         index = json.loads((await api.get("/openapi/v3")).raw)["paths"]
-        if f"apis/{group}/v1" not in index:
+        if path not in index:
             return None
-        document = json.loads((await api.get(index[f"apis/{group}/v1"]["serverRelativeURL"])).raw)
+        document = json.loads((await api.get(index[path]["serverRelativeURL"])).raw)
         found = document["components"]["schemas"].values()
         return next((each for each in found if each.get("x-kubernetes-group-version-kind") == [kind]), None)
 
@@ -58,16 +58,9 @@ async def test_the_schema_of_a_resource_is_published(api: ClusterClient, group: 
     assert {"apiVersion", "kind", "metadata", "spec", "status"} == {*schema["properties"]}
 
 
-async def test_a_resource_ends_with_its_definition(api: ClusterClient, group: str) -> None:
-    await define(api, definition(group, "rocks", "Rock", scope="Cluster"))
-    path = f"/apis/{group}/v1/rocks"
-    rock = {"apiVersion": f"{group}/v1", "kind": "Rock", "metadata": {"name": "a"}, "spec": {"image": "one"}}
-    assert (await api.create(path, rock)).code == 201
-    deleted = await api.delete(f"{DEFINITIONS}/rocks.{group}")
-    assert deleted.metadata["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
-
-
-async def test_a_cluster_scoped_resource_has_no_namespace(api: ClusterClient, namespace: str, group: str) -> None:
+async def test_a_cluster_scoped_resource_has_no_namespace_and_ends_with_its_definition(
+    api: ClusterClient, namespace: str, group: str
+) -> None:
     await define(api, definition(group, "rocks", "Rock", scope="Cluster"))
     path = f"/apis/{group}/v1/rocks"
     rock = {"apiVersion": f"{group}/v1", "kind": "Rock", "metadata": {"name": "a"}, "spec": {"image": "one"}}
@@ -76,6 +69,8 @@ async def test_a_cluster_scoped_resource_has_no_namespace(api: ClusterClient, na
     assert (await api.apply(f"{path}/b", {**rock, "metadata": {"name": "b"}})).code == 201
     assert (await api.get(path)).names == ["a", "b"]
     assert (await api.get(f"/apis/{group}/v1/namespaces/{namespace}/rocks")).code == 404
+    deleted = await api.delete(f"{DEFINITIONS}/rocks.{group}")
+    assert deleted.metadata["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
 
 
 async def test_versions_of_a_resource_are_views_of_one_object(api: ClusterClient, namespace: str, group: str) -> None:
