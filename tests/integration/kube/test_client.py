@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from levelog_base.errors import ConfigurationError, Unavailable
-from levelog_kube import client as client_module
 from levelog_kube.client import KubeClient, connect
 from levelog_kube.configuration import load_configuration
 from levelog_kube.discovery import cluster_uid, resolve
@@ -235,27 +234,6 @@ async def test_a_certificate_that_is_not_trusted_is_told(tmp_path: Path, control
     file = write_kubeconfig(tmp_path / "config", url=control_plane.url, user="me", token=control_plane.admin_token)
     with pytest.raises(Unavailable, match=r"certificate .* is not trusted"):
         await connect(file)
-
-
-async def test_a_token_that_expired_is_read_again(
-    tmp_path: Path, control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client_module, "_CREDENTIALS_AGE_SECONDS", 0.0)
-    account, token = await control_plane.admin.create_account(
-        [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}]
-    )
-
-    def write(token: str) -> Path:
-        return write_kubeconfig(
-            tmp_path / "config", url=control_plane.url, ca_file=control_plane.ca_file, user="me", token=token
-        )
-
-    async with await connect(write(token)) as client:
-        uid = await cluster_uid(client)
-        await control_plane.admin.request("DELETE", f"/api/v1/namespaces/default/serviceaccounts/{account}")
-        write(control_plane.admin_token)
-        for _ in range(3):
-            assert await cluster_uid(client) == uid
 
 
 @asynccontextmanager

@@ -127,6 +127,17 @@ def write(tmp_path: Path, server: PickyServer, authority: Authority) -> Callable
     return kubeconfig
 
 
+@pytest.fixture
+def held(tmp_path: Path) -> Certified:
+    """Where the certificate of a client is."""
+    return Certified(tmp_path / "client.crt", tmp_path / "client.key")
+
+
+def of_client(held: Certified) -> dict[str, Any]:
+    """The user of a kubeconfig who shows that."""
+    return {"client-certificate": str(held.certificate), "client-key": str(held.key)}
+
+
 def exec_plugin(folder: Path, script: str) -> dict[str, Any]:
     """The user of a kubeconfig whose credentials a script prints."""
     plugin = folder / f"plugin-{digest(script)}"
@@ -180,13 +191,11 @@ async def test_an_exec_plugin_is_run_again_when_its_token_has_expired(
 
 
 async def test_a_client_certificate_is_read_again_when_it_is_refused(
-    server: PickyServer, write: Callable[..., Path], authority: Authority, tmp_path: Path
+    server: PickyServer, write: Callable[..., Path], authority: Authority, held: Certified
 ) -> None:
-    held = Certified(tmp_path / "client.crt", tmp_path / "client.key")
     install(authority.sign("one"), held)
     server.accepts = lambda _, name: name == "one"
-    user = {"client-certificate": str(held.certificate), "client-key": str(held.key)}
-    async with await connect(write(user)) as client:
+    async with await connect(write(of_client(held))) as client:
         install(authority.sign("two"), held)
         server.accepts = lambda _, name: name == "two"
         for _ in range(3):
@@ -197,7 +206,7 @@ async def test_replaced_certificates_leave_no_more_than_one_session_behind(
     server: PickyServer,
     write: Callable[..., Path],
     authority: Authority,
-    tmp_path: Path,
+    held: Certified,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: list[ClientSession] = []
@@ -207,10 +216,8 @@ async def test_replaced_certificates_leave_no_more_than_one_session_behind(
         return opened[-1]
 
     monkeypatch.setattr(client_module, "open_session", open_counted)
-    held = Certified(tmp_path / "client.crt", tmp_path / "client.key")
     install(authority.sign("one"), held)
-    user = {"client-certificate": str(held.certificate), "client-key": str(held.key)}
-    async with await connect(write(user)) as client:
+    async with await connect(write(of_client(held))) as client:
         for accepted in ("two", "three", "four", "five"):
             install(authority.sign(accepted), held)
             server.accepts = lambda _, name, accepted=accepted: name == accepted  # type: ignore[misc]
@@ -220,12 +227,10 @@ async def test_replaced_certificates_leave_no_more_than_one_session_behind(
 
 
 async def test_a_watch_goes_on_however_often_the_certificate_is_replaced(
-    server: PickyServer, write: Callable[..., Path], authority: Authority, tmp_path: Path
+    server: PickyServer, write: Callable[..., Path], authority: Authority, held: Certified
 ) -> None:
-    held = Certified(tmp_path / "client.crt", tmp_path / "client.key")
     install(authority.sign("one"), held)
-    user = {"client-certificate": str(held.certificate), "client-key": str(held.key)}
-    async with await connect(write(user)) as client, client.stream("/watch") as lines, asyncio.timeout(30):
+    async with await connect(write(of_client(held))) as client, client.stream("/watch") as lines, asyncio.timeout(30):
         server.tell(b"first")
         assert await anext(lines) == [b"first"]
         for accepted in ("two", "three", "four"):
@@ -259,12 +264,10 @@ async def test_a_certificate_that_is_not_checked_is_warned_of(
 
 
 async def test_files_that_are_half_replaced_are_tried_again(
-    server: PickyServer, write: Callable[..., Path], authority: Authority, tmp_path: Path
+    server: PickyServer, write: Callable[..., Path], authority: Authority, tmp_path: Path, held: Certified
 ) -> None:
-    held = Certified(tmp_path / "client.crt", tmp_path / "client.key")
     install(authority.sign("one"), held)
-    user = {"client-certificate": str(held.certificate), "client-key": str(held.key)}
-    async with await connect(write(user)) as client:
+    async with await connect(write(of_client(held))) as client:
         server.accepts = lambda _, name: name == "two"
         new = authority.sign("two")
         held.certificate.write_bytes(new.certificate.read_bytes())
