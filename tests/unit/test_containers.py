@@ -1,4 +1,4 @@
-"""compose.yaml and Dockerfile, held to what they run: settings, command lines, files, inline scripts."""
+"""compose.yaml, Dockerfile and requirements, held to what they run: settings, command lines, inline scripts."""
 
 import re
 import runpy
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from http import HTTPStatus
+from importlib.metadata import distribution
 from importlib.util import find_spec
 from os.path import normpath
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 import typer
 import yaml
 from msgspec.structs import fields
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from levelog_base.secrets.redaction import Redactor
 from levelog_cli.main import app
@@ -269,3 +272,28 @@ def test_a_target_has_the_nats_server_that_a_single_process_starts_and_the_defau
     [(source, target)] = re.findall(r"^COPY --from=dependencies (/nats/\S+) (\S+)$", single, re.MULTILINE)
     assert Path(target) / Path(source).name == Path("/opt/levelog/bin") / nats_program().name
     assert last.strip() == "processes"
+
+
+_FOLDER = Path(__file__).parents[2] / "requirements"
+
+
+def _locked(name: str) -> list[Requirement]:
+    lines = (_FOLDER / name).read_text().splitlines()
+    return [Requirement(line.removesuffix("\\").strip()) for line in lines if line[:1].isalnum()]
+
+
+@pytest.mark.parametrize("name", ["dev.txt", "runtime.txt"])
+def test_whatever_is_asked_for_with_extras_is_locked_with_them(name: str) -> None:
+    """Else pip takes `NAME[extra]` for a requirement without a version once a newer one is out, and refuses all."""
+    here = [each for each in _locked(name) if each.marker is None or each.marker.evaluate()]
+    locked = {canonicalize_name(each.name): each for each in here}
+    missing = set[str]()
+    for each in locked.values():
+        for line in distribution(each.name).requires or []:
+            asked = Requirement(line)
+            extras: set[str] = each.extras or {""}
+            if asked.marker is not None and not any(asked.marker.evaluate({"extra": extra}) for extra in extras):
+                continue
+            if not asked.extras <= locked[canonicalize_name(asked.name)].extras:
+                missing.add(f"{asked.name}[{','.join(sorted(asked.extras))}] of {each.name}")
+    assert not missing

@@ -1,19 +1,25 @@
-"""What a processor does next: wakeups now, those that only echo or end a write with others, or after a while."""
+"""What a processor does next, and why: wakeups now, those that only echo or end a write with others, or later."""
 
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
 from levelog_processors.decide.tally import EvaluationBatch
+from levelog_processors.fold.batches import parts
+from levelog_processors.program import Program
+from levelog_processors.state.state import State
+from levelog_processors.state.wakes import Wakes
 from levelog_processors.waiting import ECHO_WAIT, MOMENT, REST, RESYNC, Schedule
-from levelog_store.fold.changes import Wake
+from levelog_store.fold.changes import MOST, Causes, Wake, added, noted, read_causes
 from levelog_store.rows import ViewParent
+from rigs.intents import intent
+from rigs.shown import shown_webs
 from rigs.waiting import until
-from rigs.webs import NOON
+from rigs.webs import NOON, deleted, logged, pod, receipt, web
 
 SHOP, HALL = ("webs/pods", "webs.example.com/default/shop"), ("webs/pods", "webs.example.com/default/hall")
 ECHO, CHANGE, END = Wake(0, (1,), is_echo=True, is_end=True), Wake(0, (2,)), Wake(0, (1, 3), is_end=True)
@@ -159,3 +165,71 @@ def test_no_level_waits_for_longer_than_a_resync_whatever_does_not_come(taken: l
         assert waits <= LONGEST.total_seconds() + 0.001
     turns.pass_time(LONGEST.total_seconds() + 15)
     assert not turns.due_at
+
+
+LEVEL = "webs/pods", "webs.example.com/default/shop"
+
+
+def asked(*batches: tuple[int, ...]) -> str:
+    wakes = Wakes()
+    for batch in batches:
+        wakes.ask(LEVEL, Wake(0, batch))
+    return wakes.pending[LEVEL].causes
+
+
+def test_all_records_that_ask_are_noted_over_several_folds() -> None:
+    assert asked((12,), (15, 17), (21,)) == "12,15,17,21"
+
+
+def test_what_is_noted_does_not_grow_beyond_all_measure() -> None:
+    text = asked(*(tuple(range(start, start + 50)) for start in range(100_000, 100_500, 50)))
+    assert len(text) == MOST
+    found = read_causes(text, newest=100_499)
+    assert found.has_more
+    assert found.sequences == (*range(100_000, 100_142), 100_499)
+
+
+@pytest.mark.parametrize(
+    ("text", "sequences"), [("", ()), ("7", (7,)), (noted([3, 5]), (3, 5)), (added("9,4", "4"), (4, 9))]
+)
+def test_few_are_read_as_they_were_noted(text: str, sequences: tuple[int, ...]) -> None:
+    assert read_causes(text, newest=99) == Causes(sequences, has_more=False)
+
+
+APPLY: Final = intent("pods/default/a", verb="apply")
+DELETE: Final = intent("pods/default/a", verb="delete")
+ENDING: Final = pod("a", 7, deletionTimestamp="2026-01-01T12:00:00Z")
+
+
+@pytest.mark.parametrize("are_together", [True, False], ids=["folded at once", "one by one"])
+@pytest.mark.parametrize(
+    ("told", "is_shown"),
+    [
+        ([receipt(APPLY, version=7)], False),
+        ([receipt(APPLY, version=7), pod("a", 7)], True),
+        ([pod("a", 7), receipt(APPLY, version=7)], True),
+        ([receipt(APPLY, version=7), pod("a", 9)], True),
+        ([receipt(APPLY, version=7), pod("a", 6)], False),
+        ([receipt(APPLY, version=7), pod("a", 7, uid="another")], False),
+        ([receipt(APPLY, version=7), pod("b", 7)], False),
+        ([receipt(APPLY, version=7, outcome="conflict"), pod("a", 7)], False),
+        ([receipt(APPLY, version=7, outcome="unchanged"), pod("a", 7)], False),
+        ([receipt(APPLY, outcome="failed"), pod("a", 7)], False),
+        ([receipt(APPLY, version=7), receipt(APPLY, version=9), pod("a", 8)], False),
+        ([receipt(APPLY, version=9), receipt(APPLY, version=7), pod("a", 8)], False),
+        ([receipt(APPLY, version=7), receipt(APPLY, version=9), pod("a", 9)], True),
+        ([receipt(DELETE, version=7), pod("a", 7)], False),
+        ([receipt(DELETE, version=7), ENDING], True),
+        ([receipt(DELETE, version=7), deleted(pod("a", 6), 7)], True),
+        ([receipt(DELETE, version=7), deleted(pod("b", 6), 7)], False),
+    ],
+)
+def test_a_write_is_settled_with_its_receipt_if_both_are_folded(
+    told: list[Any], is_shown: bool, are_together: bool
+) -> None:
+    state = State(Program([shown_webs("webs")]), "webs", 4)
+    records = logged([web("shop", 1), *told])
+    for batch in [records] if are_together else [[each] for each in records]:
+        for part in parts(batch):
+            state.apply(state.fold(part))
+    assert {is_shown} == {left == "settled" for _, left in state.ends.receipts}

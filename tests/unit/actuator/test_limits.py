@@ -1,12 +1,17 @@
-"""Room for claims, and the groups that rest; turns are tested with a server."""
+"""How long an actuator waits, and for how many: delays, room for claims, groups that rest, turns."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from levelog_actuator import ActuatorSettings
+from levelog_actuator.daemoncalls import Pauses
 from levelog_actuator.limits import Limits, Room, Turns
-from levelog_actuator.outbox import ActuatorSettings
+from levelog_base.errors import ConfigurationError
 from levelog_store.actuate.claims import ClaimedIntent
 from rigs.orders import order
 
@@ -98,3 +103,49 @@ async def test_a_turn_for_who_was_cancelled_while_waiting_or_as_it_was_given_goe
     tasks[0].cancel()
     await asyncio.wait(tasks, timeout=60)
     assert began == ["next"]
+
+
+PATIENT = ActuatorSettings(first_delay=timedelta(seconds=1), most_delay=timedelta(seconds=60))
+
+
+def test_delays_double_up_to_the_longest() -> None:
+    delays = [PATIENT.delay(attempt, jitter=lambda: 0.0).total_seconds() for attempt in range(1, 10)]
+    assert delays == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+@given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
+def test_at_most_half_of_a_delay_is_left_to_chance(attempt: int, chance: float) -> None:
+    whole = PATIENT.delay(attempt, jitter=lambda: 0.0)
+    assert whole / 2 <= PATIENT.delay(attempt, jitter=lambda: chance) <= whole
+
+
+def test_a_server_that_names_a_time_is_not_asked_before() -> None:
+    assert PATIENT.delay(1, retry_after=timedelta(seconds=90)) == timedelta(seconds=90)
+    assert PATIENT.delay(5, retry_after=timedelta(seconds=1), jitter=lambda: 0.0) == timedelta(seconds=16)
+
+
+def test_a_claim_shorter_than_its_requests_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="a claim of 10 s is too short for requests that may take 6 s"):
+        ActuatorSettings(lease=timedelta(seconds=10), request=timedelta(seconds=6))
+
+
+def test_all_attempts_together_take_two_to_three_minutes() -> None:
+    settings = ActuatorSettings()
+    waits = [settings.delay(attempt, jitter=lambda: 0.5) for attempt in range(1, settings.attempts)]
+    assert timedelta(minutes=2) < sum(waits, timedelta()) < timedelta(minutes=3)
+
+
+async def test_who_goes_on_to_wait_although_it_has_to_end_holds_up_nothing() -> None:
+    ending = asyncio.Event()
+    ending.set()
+
+    async def deaf() -> None:
+        while True:
+            await Pauses().pause(ending, timedelta(minutes=1))
+
+    task = asyncio.create_task(deaf())
+    for _ in range(3):
+        await asyncio.sleep(0)  # returns only if the other one lets it
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()

@@ -1,20 +1,24 @@
-"""Audit logs with planted patterns, whose right answer is known."""
+"""Audit logs with planted patterns, whose right answer is known, also where levelog's log has the bodies."""
 
 import gzip
 import json
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from levelog_base.errors import ConfigurationError
+from levelog_base.wire.records import LoggedRecord
 from levelog_cli.loading import load_operators
 from levelog_wakes.answer import WakesFound, Woken, answer
 from levelog_wakes.audit import AuditCall, AuditReader, Remarks
 from levelog_wakes.bursts import Bursts
+from levelog_wakes.periods import rhythms_of
+from levelog_wakes.recorded import take_with_records
 from levelog_wakes.streams import read_files
 from rigs.auditlogs import SETS, SHOPS, PlantedLog, moments, ready_sets
 
@@ -242,3 +246,102 @@ def test_an_object_that_cannot_be_read_ends_nothing(read: bytes, odd: bytes) -> 
     events = (first, re.sub(read, lambda _: odd, second), *lines)
     found = answered((call for line in events for call in reader.read(line, "log")), reader)
     assert woken(found, "op").wakes == 19
+
+
+def ticks(period: float, jitter: float, number: int = 50, *, missed: float = 0.0, seed: int = 1) -> list[float]:
+    chance = random.Random(seed)
+    times = accumulate(period + chance.uniform(-jitter, jitter) * period for _ in range(number))
+    return [each for each in times if chance.random() >= missed]
+
+
+@pytest.mark.parametrize("period", [1, 5, 15, 60, 600])
+@pytest.mark.parametrize(("jitter", "missed"), [(0.001, 0.0), (0.02, 0.0), (0.2, 0.0), (0.02, 0.3)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_period_is_found_though_wakes_are_early_late_or_missed(
+    period: float, jitter: float, missed: float, seed: int
+) -> None:
+    [rhythm] = rhythms_of(ticks(period, jitter, missed=missed, seed=seed))
+    assert rhythm.seconds == pytest.approx(period, rel=0.02 + jitter / 2)
+    assert rhythm.jitter_seconds <= period * max(jitter, 0.03)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_period_is_found_among_as_many_other_wakes(seed: int) -> None:
+    chance = random.Random(seed)
+    others = [chance.uniform(0, 32 * 15) for _ in range(32)]
+    [rhythm] = rhythms_of(sorted([*ticks(15, 0.01, 32, seed=seed), *others]))
+    assert rhythm.seconds == pytest.approx(15, rel=0.02)
+
+
+def test_wakes_at_random_hardly_ever_have_a_period() -> None:
+    chance = random.Random(7)
+    series = [list(accumulate(chance.expovariate(1 / 15) for _ in range(40))) for _ in range(60)]
+    assert sum(bool(rhythms_of(times)) for times in series) <= 1
+
+
+def test_of_few_wakes_nothing_is_said() -> None:
+    assert rhythms_of([0, 15, 30, 45]) == []
+
+
+@pytest.mark.parametrize("periods", [(10, 35), (5, 60), (15, 15, 15, 15), (7, 20, 30)])
+@pytest.mark.parametrize("seed", range(4))
+def test_pollers_of_one_object_are_found_apart(periods: tuple[int, ...], seed: int) -> None:
+    starts = (0, 2.9, 6.3, 9.6)
+    series = [
+        [start + at for at in ticks(period, 0.004, 600 // period, seed=seed + number)]
+        for number, (period, start) in enumerate(zip(periods, starts, strict=False))
+    ]
+    found = rhythms_of(sorted(at for times in series for at in times))
+    told = sorted(each.seconds for each in found for _ in range(each.pollers))
+    assert told == pytest.approx(sorted(periods), rel=0.02)
+
+
+async def ask_with_records(log: PlantedLog, *, unheard: Collection[str] = ()) -> WakesFound:
+    reader, bursts = AuditReader(Remarks()), Bursts()
+    lines = [line for line in log.lines() if not any(f'"userAgent": "{each}/' in line for each in unheard)]
+    calls = (call for number, line in enumerate(lines) for call in reader.read(line.encode(), "a line", number))
+    await take_with_records(calls, recorded(log), bursts, reader.remarks)
+    return answer(bursts, reader)
+
+
+async def recorded(log: PlantedLog) -> AsyncIterator[LoggedRecord]:
+    for each in log.records:
+        yield each
+
+
+async def test_the_field_is_found_that_metadata_cannot_name() -> None:
+    condition = woken(await ask_with_records(ready_sets("Metadata", causes=(SETS, "configmaps"))), "op").condition
+    causes = {(each.relation, each.resource, each.field) for each in condition.fields}
+    assert causes == {("owned", SETS, "status.readyReplicas"), ("named", "configmaps", "data.colour")}
+    assert condition.recall > 0.95
+    assert condition.precision == 1.0
+
+
+async def test_what_is_written_by_somebody_who_is_not_audited_is_a_cause_as_well() -> None:
+    found = await ask_with_records(ready_sets("Metadata"), unheard=["kubelet"])
+    [cause] = woken(found, "op").condition.fields
+    assert (cause.relation, cause.resource, cause.field) == ("owned", SETS, "status.readyReplicas")
+    assert any("42 records are of writes that the audit log does not have" in each for each in found.remarks)
+
+
+async def test_a_write_without_a_record_changed_nothing() -> None:
+    log = PlantedLog("Metadata")
+    log.exists(SHOPS, "s", spec={"size": 1})
+    for turn in range(10):
+        log.write("grower", 100.0 * turn, SHOPS, "s", spec={"size": turn % 2 + 5})
+        log.write("idler", 100.0 * turn + 1, SHOPS, "s", spec={"size": turn % 2 + 5})
+        log.write("early", 100.0 * turn + 99, SHOPS, "s", spec={"size": turn % 2 + 5})  # the next record follows
+    found = await ask_with_records(log)
+    assert woken(found, "grower").wrote == 10
+    for client in ("idler", "early"):
+        assert woken(found, client).unchanged_writes == 10
+        assert woken(found, client).wrote == 0
+
+
+async def test_writes_that_others_undo_are_seen() -> None:
+    log = PlantedLog("Metadata")
+    log.exists(SHOPS, "s", spec={"size": 1})
+    for turn in range(10):
+        log.write("grower", 100.0 * turn, SHOPS, "s", spec={"size": 5})
+        log.write("shrinker", 100.0 * turn + 50, SHOPS, "s", spec={"size": 1})
+    assert woken(await ask_with_records(log), "grower").undone == 10
