@@ -1,4 +1,4 @@
-"""A log is begun in one way: processes that would go on with it in another are refused, and the doctor says why."""
+"""A log is begun in one way, and a database for one application: who would go on otherwise is refused."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -9,13 +9,15 @@ import pytest_asyncio
 
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.secrets.secretrules import Rules
-from levelog_base.wire.objects import Cluster, GroupResource, Version
+from levelog_base.wire.objects import Application, Cluster, GroupResource, Version
 from levelog_base.wire.records import SyncFinished
 from levelog_log.appender import Appender
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import ensure_stream
 from levelog_log.transport.connection import connect
 from levelog_sandbox import Sandbox
+from levelog_store.connect.database import Database
+from levelog_store.owners.scopes import open_scope
 from rigs.levelog import WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer
 
@@ -127,3 +129,50 @@ async def test_a_newer_api_version_takes_over_once_nobody_watches_the_older_one_
         for process in (other, ingest):
             if process is not None:
                 process.kill()
+
+
+async def with_pages(url: str) -> None:
+    """Make an application that is called pages."""
+    async with await Database.open(url) as database:
+        await open_scope(
+            database,
+            cluster=Cluster("other"),
+            application=Application("pages"),
+            partitions=1,
+            stream_created="2026-01-01T00:00:00Z",
+            fingerprint="",
+        )
+
+
+async def runs(levelog: Levelog, *arguments: str) -> None:
+    """Run until it processes, and stop it."""
+    with levelog.start("run", WEBS_FILE, *arguments) as running:
+        await running.says("owns 16 of 16 partitions")
+        assert await running.stops() == 0
+
+
+async def test_an_application_is_not_made_beside_another_unless_that_is_said(
+    levelog: Levelog, postgres_url: str
+) -> None:
+    await with_pages(postgres_url)
+    levelog.env["LEVELOG_DATABASE_URL"] = postgres_url
+    await runs(levelog, "--application", "pages")  # on any cluster
+    said = await levelog.refused("run", WEBS_FILE, status=2)
+    assert "holds application pages" in said
+    assert said.endswith("give webs a database of its own, or, if they trust each other, --shared-database")
+    examined = await levelog.ends("doctor", WEBS_FILE)
+    assert "holds applications" not in examined.stdout
+
+    for arguments in (("--shared-database",), ()):  # once it is there, it goes on
+        await runs(levelog, *arguments)
+    examined = await levelog.ends("doctor", WEBS_FILE)
+    assert "holds applications pages, webs: who may write rows of one" in examined.stdout.replace("\n" + " " * 20, " ")
+    examined = await levelog.ends("doctor", WEBS_FILE, "--shared-database")
+    assert "holds applications" not in examined.stdout
+
+
+async def test_a_file_of_sqlite_takes_several(levelog: Levelog) -> None:
+    for name in ("pages", "webs"):
+        await runs(levelog, "--application", name)
+    examined = await levelog.ends("doctor", WEBS_FILE)
+    assert "holds applications" not in examined.stdout

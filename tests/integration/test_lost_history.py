@@ -1,4 +1,4 @@
-"""A processor that was cut off from the log: it folds before it decides, and all anew where the log does not go on."""
+"""A processor that was cut off from the log, or whose log goes back: it folds before it decides, or all anew."""
 
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
@@ -6,21 +6,23 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from levelog_base.errors import HistoryLost, IdentityMismatch
-from levelog_base.wire.records import ObjectSeen
+from levelog_base.wire.objects import Version
+from levelog_base.wire.records import HistoryReverted, ObjectSeen
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
 from levelog_processors import waiting
-from levelog_store.tables import checkpoints, objects
+from levelog_store.tables import checkpoints, intents, objects
 from rigs.logs import be_back_soon, expire
 from rigs.nats import NatsServer
 from rigs.processing import CLUSTER, PARTITIONS, Processing
 from rigs.restoring import restore, write_two_histories
 from rigs.tcpproxy import TcpProxy
-from rigs.webs import web
+from rigs.webs import NOON, PODS, lists_done, web
 
 MANY = 8000
 """More than a reader has fetched ahead when it stands still, and several batches."""
@@ -131,3 +133,23 @@ async def test_invariant_9_what_happened_while_nobody_read_is_folded_before_anyt
         proxy.resume()
         await stack.folded(last)
         assert processor.calls.functions["webs/pods"] - before == 1
+
+
+def went_back(since: int, version: int) -> HistoryReverted:
+    return HistoryReverted(resource=PODS, since=Version(since), version=Version(version), time=NOON)
+
+
+async def test_a_write_to_the_history_that_is_gone_is_waited_for_no_more(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        row = await stack.first_write()
+        of_it = update(intents).where(intents.c.key == row["key"])
+        async with stack.database.transaction() as connection:
+            await connection.execute(of_it.values(state="written", result_uid="uid-gone", result_version=99))
+        await stack.until_folded_only(await stack.mark(went_back(99, 9)))
+        begun, ended = lists_done(PODS, 9)
+        await stack.mark(begun)
+        await stack.folded(await stack.mark(ended))
+        assert [each["round"] for each in await stack.rows(intents)] == [1, 2]
+        assert [each["state"] for each in await stack.rows(intents)] == ["settled", "pending"]

@@ -23,7 +23,7 @@ PAGES: Final = sorted(
 )
 
 NOT_RUN: Final = {
-    ("README.md", "make demo"): "installs a virtual environment; tests/e2e/test_demo.py runs the demo",
+    ("README.md", "make demo"): "installs a virtual environment; tests/e2e/test_run_examples.py runs the demo",
     ("README.md", "pip install"): "installs from the package index; tests/integration/test_wheel.py builds the wheels",
     ("README.md", "levelog dev"): "runs until it is stopped; test_dev.py runs it",
     ("docs/deployment.md", "docker"): "needs an engine; tests/unit/test_containers.py holds the file",

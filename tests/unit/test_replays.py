@@ -11,7 +11,7 @@ from levelog_base.secrets.secretrules import Rules
 from levelog_base.wire.objects import Application, Cluster
 from levelog_base.wire.records import ObjectDeleted, ObjectSeen
 from levelog_processors.program import Program
-from levelog_replay.historysources import Origin
+from levelog_store.rows import Origin
 from levelog_replay.tape import Rebuilt
 from levelog_replay.travel.edits import WantedEdits
 from levelog_replay.travel.expressions import PastState

@@ -1,6 +1,7 @@
-"""Who is answered, with which headers, and pages of a bundle: without a browser."""
+"""The pages as people ask for them: of `levelog ui`, `dev` and `run`, and of last night."""
 
 import re
+import signal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -9,7 +10,9 @@ import aiohttp
 import pytest
 
 from rigs.api import MERGE_PATCH
-from rigs.levelog import WEBS_FILE, Levelog
+from rigs.lastnight import ORDERS, SHOP
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, Running, sandbox_of_shop
+from rigs.preloaded import PROGRAM
 from rigs.waiting import until
 from rigs.webpages import get
 
@@ -158,3 +161,110 @@ def _levels(text: str) -> list[str]:
 def _story(text: str) -> list[str]:
     """The lines of records on a page; decisions without a call are not in a bundle."""
     return [line for line in text.partition("<main")[2].splitlines() if 'class="what"' in line and "/o/" in line]
+
+
+async def test_pages_of_dev_go_on_after_the_code_was_saved(tmp_path: Path) -> None:
+    file = tmp_path / "webs.py"
+    file.write_text((WEBS / "webs.py").read_text())
+    argv: list[str | Path] = [PROGRAM, "dev", file, "--create", WEBS / "shop.yaml", "--ui"]
+    running = Running(argv, tmp_path / "dev.log", env=Levelog(tmp_path).env, folder=tmp_path)
+    try:
+        url = await running.serves()
+
+        async def page() -> str:
+            found = await get(url + WEB)
+            return found.text if found.status == 200 else ""
+
+        await until(page, "a page of the Web in sync", accept=lambda found: 'class="badge in_sync"' in found)
+        file.write_text(file.read_text().replace('f"{web.metadata.name}-{n}"', 'f"{web.metadata.name}-x{n}"'))
+
+        async def has_changed() -> bool:
+            return "shop-x2 created" in await page()
+
+        await until(has_changed, "a page with what the new code wrote")
+        assert "by other code than before" in await page()
+    finally:
+        running.stop()
+    assert "Traceback" not in (tmp_path / "dev.log").read_text()
+
+
+async def status_of(url: str, **headers: str) -> int:
+    """0: nobody listens there."""
+    try:
+        return (await get(url, **headers)).status
+    except aiohttp.ClientConnectionError:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("options", "wish"), [([], signal.SIGTERM), ([], signal.SIGKILL), (["--reload"], signal.SIGTERM)]
+)
+async def test_pages_come_and_go_with_the_application(tmp_path: Path, options: list[str], wish: signal.Signals) -> None:
+    async with sandbox_of_shop() as sandbox:
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        running = levelog.start("run", WEBS_FILE, "--ui", *options)
+        try:
+            url = await running.serves()
+            await levelog.in_sync()
+            assert await status_of(url + WEB) == 200
+            assert await status_of(url + WEB, Host="evil.example.com") == 403
+            assert await status_of(url + WEB, Origin="http://evil.example.com") == 403
+            assert await running.stops(wish) == (0 if wish is signal.SIGTERM else -signal.SIGKILL)
+            await until(lambda: status_of(url), "the end of the pages", accept=lambda found: found == 0)
+        finally:
+            if running.is_running:
+                running.stop()
+        assert "Traceback" not in running.log.read_text()
+
+
+async def read(url: str) -> str:
+    """The text of a page."""
+    page = await get(url)
+    assert page.status == 200, url
+    return page.shown
+
+
+async def decisions(url: str) -> list[int]:
+    """Of the Web, oldest first."""
+    return sorted({int(each) for each in re.findall(r'href="/d/(\d+)"', (await get(f"{url}/o/{SHOP}")).text)})
+
+
+async def test_a_level_that_settles_says_what_failed_before(served: Any) -> None:
+    """Its last round is on its way, and the one before was refused."""
+    for url in (served.live, served.bundle):
+        made = await decisions(url)
+        failed = "Before that, 2 writes failed; the last, 2026-01-01 12:00:00 UTC, was delete pods/default/shop-1"
+        for path in ("/levels", f"/o/{SHOP}", f"/d/{made[-1]}"):
+            text = await read(url + path)
+            assert failed in text, path
+            assert "exceeded quota" in text
+        assert "Before that" not in await read(f"{url}/levels?status=any&at={served.night.scaled}")
+        assert "Before that" not in await read(f"{url}/d/{made[-2]}"), "its own writes are in its table"
+
+
+async def test_a_bundle_says_what_a_level_waits_for(served: Any) -> None:
+    waits = "delete pods/default/shop-0 no answer recorded delete pods/default/shop-1 no answer recorded"
+    assert waits in await read(f"{served.bundle}/levels")
+    assert "delete pods/default/shop-0 failed: exceeded quota" in await read(
+        f"{served.bundle}/levels?at={served.night.refused}"
+    )
+
+
+async def test_who_deleted_is_an_operator_and_why_is_a_label(served: Any) -> None:
+    why = f'{ORDERS} is in images under "shop", its label app'
+    for url in (served.live, served.bundle):
+        text = await read(f"{url}/o/{ORDERS}")
+        assert "deleted by operator webs, view pods" in text
+        assert why in text
+        made = [await read(f"{url}/d/{each}") for each in await decisions(url)]
+        assert sum(why in each for each in made) == 1
+
+
+async def test_days_are_told_where_they_change(served: Any, browser: Any) -> None:
+    """Records of this story are of another year than decisions on them."""
+    async with browser(has_scripts=False) as page:
+        await page.open(f"{served.bundle}/o/{ORDERS}")
+        days = await page.texts(".why .day")
+        assert (days[0], days[2]) == ("2026-01-01", "2026-01-01")
+        assert len(days) == 3
+        assert len(set(await page.texts("svg text.pause"))) >= 2
