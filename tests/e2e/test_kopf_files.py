@@ -1,8 +1,8 @@
-"""Daemons, starts and all kinds of a Kopf file on a real API server, where they run as they do for users."""
+"""Kopf files on a real API server: daemons, starts and all kinds as they run for users, and a large object."""
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import yaml
 
 from rigs.api import Api
 from rigs.controlplane import ControlPlane
+from rigs.kopfrivals import DEFINITION, KOPF, Handlers, Side
 from rigs.levelog import WEBS, Levelog, Running
 from rigs.waiting import until
 
@@ -192,3 +193,48 @@ async def test_everything_is_what_the_server_serves_and_the_account_may_watch(
     assert "seen is for EVERYTHING: 4 kinds that are served now" in log
     [left] = [line for line in log.splitlines() if "left out, as this account may not list and watch" in line]
     assert {"secrets,", "pods,", "deployments.apps,", "events,"} <= {*left.split()}
+
+
+COLLECTION = "/apis/example.com/v1/namespaces/default/shops"
+LARGE = """
+@kopf.on.create(*SHOPS)
+def big(spec, **_):
+    tell("big", len(spec["data"]))
+    return 1
+"""
+
+
+async def handled(side: Side, cluster: ControlPlane, folder: Path) -> tuple[Any, int]:
+    """The status of such an object once it is there or 15 s are over, and how often the handler was called."""
+    api = cluster.admin
+    await api.create(DEFINITIONS, DEFINITION)
+    metadata = {"name": "a", "namespace": "default"}
+    shop = {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": metadata, "spec": {"data": "x" * 300_000}}
+
+    async def status() -> Any:
+        return (await api.request("GET", f"{COLLECTION}/a"))[1].get("status")
+
+    async def is_calm() -> bool:
+        return bool(await status() == {"big": 1}) and bool(handlers.told("made"))
+
+    handlers = Handlers(side, folder, cluster.kubeconfig, LARGE)
+    await api.apply(COLLECTION, shop)
+    handlers.start()
+    try:
+        await handlers.tells("big")
+        with suppress(TimeoutError):
+            await until(is_calm, "the result", seconds=15)
+        return await status(), len(handlers.told("big"))
+    finally:
+        handlers.kill()
+
+
+async def test_a_large_object_is_handled_once(private_control_plane: ControlPlane, tmp_path: Path) -> None:
+    assert await handled("levelog", private_control_plane, tmp_path) == ({"big": 1}, 1)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not KOPF.exists(), reason="Kopf has an environment of its own, which `make bench` makes")
+async def test_kopf_itself_cannot_note_that_it_was_handled(private_control_plane: ControlPlane, tmp_path: Path) -> None:
+    status, calls = await handled("Kopf", private_control_plane, tmp_path)
+    assert status is None, (status, calls)

@@ -1,9 +1,11 @@
-"""Each example by `levelog run` on a real API server, with the rights that `levelog rbac` prints and no others.
+"""The demo, and each example by `levelog run` on a real API server with no rights but those of `levelog rbac`."""
 
-The examples have their stories in tests of their own; two are told here as well, as others serve a part of them.
-"""
-
+import asyncio
+import json
+import os
+import re
 import subprocess
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest_asyncio
 import yaml
 from aiohttp import web
 
+from levelog_cli.demo.steps import STORY
 from levelog_cli.deployment.accounts import roles_of
 from levelog_cli.loading import load_application
 from levelog_cli.settings import Settings
@@ -21,6 +24,41 @@ from rigs.api import Api
 from rigs.controlplane import ControlPlane
 from rigs.levelog import Levelog
 from rigs.waiting import until
+
+BETWEEN = "This time it looked between the two changes: "
+
+
+async def test_the_demo_converges_with_no_call_and_no_write_in_vain() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from levelog_cli.main import main; main()", "demo", "--json"),
+        env={name: value for name, value in os.environ.items() if name != "COLUMNS"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert err == b""
+    lines = out.decode().splitlines()
+    summary = json.loads(lines[-1])
+    assert summary["converged"] is True
+    before_the_pod, at_two = (BETWEEN + then[:20] in out.decode() for then in (STORY[0].then, STORY[1].then))
+    # two pods, none for 3→2→3, one, none for annotations, three deleted and three created
+    assert summary["writes"] == 9 + 2 * at_two
+    assert summary["spurious_wakes"] == 0
+    assert summary["calls"]["webs/converge"] == 4 + 2 * at_two
+    assert summary["seconds"] < 60
+    assert lines[0].startswith("Starts NATS, SQLite and a Kubernetes API in memory")
+    [first] = re.findall(r"Records 1 to (\d+) of the log", out.decode())
+    causes = re.findall(r"for records? (\d+)", out.decode())
+    assert int(first) < int(causes[0])
+    assert summary["records"] > 100
+    assert sum("no write" in line for line in lines) == 3 - at_two
+    assert max(map(len, lines[:-1])) <= 80
+    if before_the_pod:
+        assert "(409, nothing changed)" in out.decode()
+    else:
+        assert "   log    6 records: 4 of objects, 2 receipts of writes" in lines
+
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
