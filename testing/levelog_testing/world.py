@@ -48,8 +48,8 @@ from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_processors.tables import SqlTables
 from levelog_sandbox import Sandbox, StatusError
-from levelog_store.actuate.claims import ClaimedIntent, new_claim, postpone, read_open, taken
-from levelog_store.actuate.outcomes import store_receipts
+from levelog_store.actuate.claims import ClaimedIntent, new_claim, read_open, taken
+from levelog_store.actuate.outcomes import postpone, store_receipts
 from levelog_store.connect.database import Database
 from levelog_store.dialects import change, run
 from levelog_store.owners.leases import Leases

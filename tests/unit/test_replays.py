@@ -11,10 +11,10 @@ from levelog_base.secrets.secretrules import Rules
 from levelog_base.wire.objects import Application, Cluster
 from levelog_base.wire.records import ObjectDeleted, ObjectSeen
 from levelog_processors.program import Program
-from levelog_store.rows import Origin
 from levelog_replay.tape import Rebuilt
 from levelog_replay.travel.edits import WantedEdits
 from levelog_replay.travel.expressions import PastState
+from levelog_store.rows import Origin
 from levelog_testing.recordings import redactor
 from rigs.webs import PODS, deleted, lists_done, logged, pod, web
 

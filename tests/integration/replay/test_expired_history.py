@@ -149,9 +149,9 @@ def shown(rebuilt: Rebuilt) -> list[Any]:
     return [state.objects, state.buckets.by_key, state.syncs, state.tombstones]
 
 
-async def folded(records: Sequence[LoggedRecord], moments: Sequence[int], size: int) -> tuple[list[Any], list[Any]]:
+async def folded(records: Sequence[LoggedRecord], moments: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """State at the end, folded record by record and up to some moments."""
-    history = Told(records, size)
+    history = Told(records)
     one, other = Rebuilt(Program([op]), history.origin), Rebuilt(Program([op]), history.origin)
     for each in records:
         one.fold([each])
@@ -164,27 +164,25 @@ async def folded(records: Sequence[LoggedRecord], moments: Sequence[int], size: 
 
 
 @settings(max_examples=examples(15), deadline=None)
-@given(
-    CHANGES, st.lists(st.integers(0, 25), max_size=3), st.sampled_from([1, 7, 1000]), st.sampled_from([0, 5000, 2**26])
-)
+@given(CHANGES, st.lists(st.integers(0, 25), max_size=3), st.sampled_from([0, 5000, 2**26]))
 def test_invariant_3_state_is_the_same_however_records_fall_into_batches(
-    changes: Changes, moments: Sequence[int], size: int, window: int
+    changes: Changes, moments: Sequence[int], window: int
 ) -> None:
     with patch.object(tape, "WINDOW_BYTES", window):
-        one, other = asyncio.run(folded(told(changes), moments, size))
+        one, other = asyncio.run(folded(told(changes), moments))
     assert one == other
 
 
 def test_invariant_3_entries_are_kept_where_the_next_version_makes_the_index_raise() -> None:
     changes = [("seen", "shop", 1, "a", 1), ("seen", "shop", 1, "b", 2), ("seen", "shop", 1, "bad", 1)]
-    one, other = asyncio.run(folded(told(changes), [], 1000))
+    one, other = asyncio.run(folded(told(changes), []))
     assert one == other
     assert list(other[1]["webs/images", '"b"'].values()) == [b"2"]
 
 
 async def cut_off(records: Sequence[LoggedRecord], start: int, behind: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """State at a moment and at the end: of all records, and of those that a bundle which begins there has."""
-    history = Told(records, 7)
+    history = Told(records)
     folded = [max(start - each, 0) for each in behind]
     needed = await Needed.find(history, Moment(sequence=start), folded, (), history.last)
     found: list[list[Any]] = []
@@ -211,7 +209,7 @@ def test_what_was_replaced_before_a_bundle_begins_is_not_missed(
 async def test_a_bundle_begins_with_what_there_was() -> None:
     changes = [("seen", name, 1, "a", number) for number in range(4) for name in ("shop", "blog")]
     records = told([*changes[:4], ("deleted", "blog", 1, "a", 1), *changes[4:]])
-    history = Told(records, 1)
+    history = Told(records)
     needed = await Needed.find(history, Moment(sequence=6), [9, 9], (), len(records) - 1)
     assert history.ended == history.reads  # else the reader of a log would stay open
     assert [int(each.sequence) for each in records if needed.has(each)] == [5, 6, 7, 8, 9]

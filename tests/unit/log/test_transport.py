@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from levelog_base.errors import HistoryInDoubt, IdentityMismatch, RecordError
 from levelog_log.doubts import LOST_QUORUM, Doubts, Sign
-from levelog_log.notifications import Listener
 from levelog_log.messages import header_lines
+from levelog_log.notifications import Listener
 from levelog_log.transport.wire import parse_header_lines
 from rigs.clocks import Clock
 
