@@ -2,7 +2,7 @@
 
 The receipt of a write does not pass here: it goes to the log at once, by the relay. What is stored is handed on
 (`on_stored`): the receipt of a call goes to the relay from there. Where an intent that is to be tried again is one that
-its view may withdraw by now, the level is woken. It never reaches the API or the log.
+its view may withdraw by now, its level is made due, in the table `wakeups`. It never reaches the API or the log.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class StoredResults(Struct, frozen=True, kw_only=True):
     receipts: Sequence[ReceiptNoted]
     later: Sequence[Later]
     is_awaited: bool
-    """Intents that were committed before wait for the same targets."""
+    """Some other intent waits for one of the targets."""
 
 
 class Ledger(Struct, eq=False):
@@ -49,11 +49,11 @@ class Ledger(Struct, eq=False):
 
     outbox: Outbox
     under_way: Collection[object]
-    """Writes under way: while there are any, a batch waits a little for those that are to be tried again."""
+    """Writes under way: while there are any, a batch waits `GATHER_SECONDS` for their results."""
     on_stored: Callable[[StoredResults], None]
     on_hastened: Callable[[], Awaitable[None]]
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    """Tells when results came."""
+    """Tells when results came; an actuator's is `OwnClaims.now`, the database's time."""
     results: list[Result] = []
     """Results that are not stored yet."""
     forgotten: set[str] = set()
@@ -72,7 +72,7 @@ class Ledger(Struct, eq=False):
         self.has_work.set()
 
     def forget(self, key: str) -> None:
-        """Drop results of an intent that are not stored: it is claimed again, and they belong to earlier claims."""
+        """Drop results of an intent that wait to be stored: it is claimed again, and they belong to earlier claims."""
         self.forgotten.add(key)
         self.results = [result for result in self.results if result.intent.key != key]
 
@@ -108,28 +108,28 @@ class Ledger(Struct, eq=False):
         receipts = [(result.receipt(scope.application, time, owner), result.intent.claim) for result in ended]
         began = asyncio.get_running_loop().time()
         async with self.outbox.database.transaction(durable=False) as connection:
-            kept: dict[str, bool] = {}  # whether another intent waits for the same target, by key
+            stored: dict[str, bool] = {}  # whether another intent waits for the same target, by key
             unwanted: set[str] = set()
             given_back = [result.postponement for result in later]
             if receipts:
                 beside = [each.key for each in given_back]
-                kept = await outcomes.store_receipts(connection, scope, owner, receipts, beside=beside)
+                stored = await outcomes.store_receipts(connection, scope, owner, receipts, beside=beside)
             if later:
                 unwanted = await outcomes.postpone(connection, scope, owner, given_back)
         for receipt, _ in receipts:
-            if receipt.key not in kept:
+            if receipt.key not in stored:
                 log.warning(
                     "the claim ended before the call's result was stored; whoever claims it next calls again, same key",
                     extra={"object": str(receipt.target), "intent": receipt.key, "view": receipt.view},
                 )
         for result in later:
             _tell_later(result, is_wanted=result.intent.key not in unwanted)
-        own = [receipt for receipt, _ in receipts if receipt.key in kept]
-        self.on_stored(StoredResults(began=began, receipts=own, later=later, is_awaited=any(kept.values())))
+        own = [receipt for receipt, _ in receipts if receipt.key in stored]
+        self.on_stored(StoredResults(began=began, receipts=own, later=later, is_awaited=any(stored.values())))
         await self._hasten([result.intent.key for result in later if not result.is_doubtful])
 
     async def _hasten(self, keys: Sequence[str]) -> None:
-        """Wake the levels that may withdraw these intents now; while the database is away, wait for it."""
+        """Make the levels due that may withdraw these intents; while the database is away, all results wait for it."""
         has_asked, is_done = False, not keys
         while not is_done:
             try:

@@ -87,9 +87,9 @@ _managed_fields: Final = msgspec.json.Decoder(list[_ManagedFields] | None)
 
 
 class Recorder:
-    """Makes the messages of one watched resource: trimmed, redacted, checked for their size.
+    """Makes the messages of one watched resource: trimmed, redacted, and cut to their metadata if too large.
 
-    An object that cannot be recorded is named in the log, and holds up nothing else.
+    An object that cannot be recorded at all leaves an `ObjectUnreadable`, and holds up nothing else.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Recorder:
         self._application = application
         self._resource = status.watched.resource
         self._unnamed = 0
-        """Objects of the list under way whose names cannot be read."""
+        """Objects whose names cannot be read, since the list under way began."""
 
     @property
     def _watched(self) -> WatchedResource:
@@ -114,7 +114,7 @@ class Recorder:
     def object_message(
         self, body: bytes, *, origin: Origin, is_deleted: bool = False, kind: str = ""
     ) -> tuple[Version | None, Message]:
-        """The object's message, and its version if that can be read."""
+        """The object's version, if it could be trimmed, and its message."""
         version: Version | None = None
         try:
             trimmed = trim(body, api_version=self._watched.api_version, kind=kind)
@@ -136,11 +136,11 @@ class Recorder:
             return version, self.unreadable(body, f"it cannot be recorded: {type(error).__name__}")
 
     def unreadable(self, body: bytes, error: str) -> Message:
-        """The message for an object that cannot be recorded; an empty body stands for a watch line that names none."""
+        """The message for an object that cannot be recorded; an empty body: a watch line without an object."""
         named = name_of(body)
         key = self._key(*named) if named is not None and is_recordable(*named) else None
         self._status.skipped += 1
-        self._unnamed += named is None  # an object whose name is not recordable is never held, so no list sweeps it
+        self._unnamed += named is None  # one whose name is not recordable does not count: it is never held, nor swept
         log.error("object not recorded: %s", error, extra={"resource": str(self._watched), "object": str(key or "")})
         partition = Partition(0) if key is None else partition_of(key, self._writer.partitions)
         record = ObjectUnreadable(resource=self._resource, key=key, error=error, time=_now())
@@ -188,7 +188,7 @@ class Recorder:
         )
 
     def bookmark(self, version: Version) -> list[Message]:
-        """The watch's position, told to all partitions: it raises the time of each."""
+        """The watch's position, told to all partitions: it moves the time of each on."""
         api_version = self._watched.api_version
         return self._writer.to_all_partitions(
             BookmarkNoted(resource=self._resource, api_version=api_version, version=version, time=_now())
@@ -199,9 +199,9 @@ class Recorder:
 
 
 def trim(body: bytes, *, api_version: str = "", kind: str = "") -> Trimmed:
-    """Cut an object. `api_version` and `kind` are put in where it has no kind, as an item of a list.
+    """Cut an object. `api_version` and `kind` are put in where it has no kind, as items of lists have none.
 
-    Raises RecordError, which quotes its resourceVersion at most, if it is no object with name, uid and a numeric one.
+    Raises RecordError if it lacks a name, a uid or a numeric resourceVersion, which is all that the error may quote.
     """
     try:
         found = _objects.decode(body)

@@ -53,11 +53,11 @@ _TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
 class Reader:
     """Gives the records of some partitions or subjects, or all, in the order of the log; `async with Reader(...)`.
 
-    It skips no record that the log has, and gives none twice: the consumer's own sequence has no holes; after a hole, a
-    lost connection, a lost consumer or silence reading begins again after the last record. Records that expired before
-    they were read, and a log that is another one, are found as `Trail` does. What was lost or reordered inside the log
-    is found as `Chains` does, except by a reader of subjects; reading goes on. Records are fetched ahead, about 2,000
-    or 8 MiB of them at most (or one, if that is larger). One task reads.
+    It skips no record that the log has of them, and gives none twice: after a hole in the consumer's own sequence, a
+    lost connection, a lost consumer or silence it begins to read again after the last record. Records that expired
+    before they were read, and a log that is another one, are found as `Trail` does. What was lost or reordered inside
+    the log is found as `Chains` does, except by a reader of subjects; reading goes on. Records are fetched ahead, about
+    2,000 or 8 MiB of them at most (or one, if that is larger). One task reads.
 
     There are three places: `position`, up to which `next_batch` returned all that is wanted; `seen_to`, at or after it,
     up to where nothing else is left to return; and the trail's `read_to`, the last record that came.
@@ -139,7 +139,7 @@ class Reader:
 
     @property
     def seen_to(self) -> Sequence:
-        """Up to here every record of the partitions has been returned; may lie past the last of them."""
+        """Up to here nothing is left to return; may lie past the last record of the partitions."""
         return self.position if self._buffer else max(self._seen_to, self._trail.read_to)
 
     async def __aenter__(self) -> Self:
@@ -158,7 +158,7 @@ class Reader:
         """The next records, at most `max_records`; waits for the first, and returns none at the time-out.
 
         Raises IdentityMismatch if the stream is gone or was recreated; HistoryLost if it was rolled back, or if records
-        expired before they were read. While NATS is away it waits.
+        expired before they were read, and the same at each call from then on. While NATS is away it waits.
         """
         if not self.has_arrived:
             if timeout == timedelta(0):

@@ -1,13 +1,13 @@
-"""The outbox, the table `intents`: who decides or sends claims intents, and keeps claims.
+"""The outbox, the table `intents`: deciders and senders claim intents here, and keep their claims.
 
 Each function runs in the transaction of its caller, who commits it before anything is sent, so that no two actuators
 send one intent. Nothing here sends, or says what came of an intent: that is `outcomes.py`.
 
 `pending`: nothing took effect, or a call has used up its attempts; a processor may withdraw it, and until then it is
-claimed again. `claimed`: a request may have taken effect, even after the claim has ended; the next claimant reads the
-target before it writes. `due_at` is when an intent may be claimed, NULL for at once; while somebody holds it, the end
-of the claim; for a written one, since when the log should show it. `expires_at` is the end of the claim, or when the
-intent was given back. All times are the database's.
+claimed again. `claimed`: held, or given back in doubt, without an owner: a request may have taken effect, and the next
+claimant reads the target before it writes. `due_at` is when an intent may be claimed, NULL for at once; while somebody
+holds it, the end of the claim; for a written one, since when the log should show it. `expires_at` is the end of the
+claim, or when the intent was given back. All times are the database's.
 
 States are literals in statements, not parameters: only from literals can a planner prove that a partial index holds all
 rows in question.
