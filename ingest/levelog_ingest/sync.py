@@ -19,7 +19,7 @@ from levelog_base.wire.objects import Version, parse_version
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.resume import ResumeAt
 from levelog_ingest.status import DIFFERENCE, ResourceStatus
-from levelog_kube.client import KubeClient
+from levelog_kube.client import REQUEST_TIMEOUT, KubeClient
 from levelog_kube.requestfailures import NoAnswer
 from levelog_log.appender import Lane
 
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 
 PAGE_OBJECTS: Final = 500  # as kubectl and client-go ask for
+WHOLE_TIMEOUT: Final = timedelta(seconds=60)
+"""Time limit of a list in one piece: as long as kube-apiserver works at a request."""
 
 
 class _ListMetadata(Struct, rename="camel"):
@@ -59,7 +61,7 @@ async def list_pages(client: KubeClient, path: str, objects: int | None = PAGE_O
         query = {} if objects is None else {"limit": str(objects)}
         if following:
             query["continue"] = following
-        listed = await _list(client, path, query)
+        listed = await _list(client, path, query, REQUEST_TIMEOUT if objects else WHOLE_TIMEOUT)
         yield ListPage(
             items=listed.items or [],
             version=_version(path, listed),
@@ -82,8 +84,13 @@ async def version_of(client: KubeClient, path: str) -> Version:
     return _version(path, await _list(client, path, {"limit": "1"}))
 
 
-async def _list(client: KubeClient, path: str, query: Mapping[str, str]) -> _List:
-    return (await client.request("GET", path, query=query)).decode(_List)
+async def _list(
+    client: KubeClient,
+    path: str,
+    query: Mapping[str, str],
+    timeout: timedelta = REQUEST_TIMEOUT,  # noqa: ASYNC109
+) -> _List:
+    return (await client.request("GET", path, query=query, timeout=timeout)).decode(_List)
 
 
 def _version(path: str, listed: _List) -> Version:

@@ -1,5 +1,6 @@
 """What goes wrong on the way to the API server, and what ingest makes of it."""
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from levelog_kube.client import REQUEST_TIMEOUT
 from rigs.apirequests import asks
 from rigs.faults import (
     Action,
@@ -110,13 +112,23 @@ async def test_a_server_that_is_overloaded_is_left_alone_as_long_as_it_asks(rout
     assert sum(exchange.request.verb == "watch" for exchange in route.proxy.log) == 2
 
 
-async def test_after_a_page_that_is_continued_too_late_the_list_is_asked_for_in_one_piece(route: Route) -> None:
+@pytest.mark.parametrize("seconds", [0, pytest.param(REQUEST_TIMEOUT.total_seconds() + 1, marks=pytest.mark.long)])
+async def test_after_a_page_that_is_continued_too_late_the_list_is_asked_for_in_one_piece(
+    route: Route, seconds: float
+) -> None:
+    """It may take longer than other requests: a list that needs as many pages is large."""
     route.create(*(f"c-{number}" for number in range(510)))
     route.proxy.add(Refuse(code=422), WATCHES)  # this server cannot stream lists
     continues = asks("list", "configmaps")
     rule = route.proxy.add(Refuse(code=410), lambda request: continues(request) and "continue" in request.query)
+    whole = route.proxy.add(
+        Hold(stage="answer"), lambda request: continues(request) and "limit" not in request.query, times=None
+    )
     async with ingesting(route.kubeconfig, route.stream):
+        await whole.until_applied()
+        asyncio.get_running_loop().call_later(seconds, whole.release)
         records = await until_recorded(route.stream, lists)
     assert rule.applied
+    assert len(whole.applied) == 1
     assert (lists(records), gaps(records)) == (1, [])
     assert len(state_of(records)) == 510
