@@ -266,6 +266,7 @@ HELPER = "SECONDS = 3\ndef seconds(value):\n    return value + SECONDS\ndef unre
         "import ours.helper\ndef handler(value):\n    return ours.helper.seconds(value)",
         "import ours.helper as h\ndef handler(value):\n    return [h.seconds(each) for each in value]",
         "from .helper import *\ndef handler(value):\n    return seconds(value)",
+        "from .helper import *\nNONE = [seconds for seconds in ()]\ndef handler(value):\n    return seconds(value)",
         "from .given import seconds\ndef handler(value):\n    return seconds(value)",
         "def handler(value):\n    from .helper import seconds\n    return seconds(value)",
         "try:\n    from .helper import seconds\nexcept ImportError:\n    seconds = abs\n"

@@ -36,6 +36,19 @@ async def test_a_proxy_that_the_environment_names_is_asked(
             assert (await client.request("GET", "/version")).status == 200
 
 
+async def test_a_proxy_of_the_kubeconfig_hides_one_of_the_environment(
+    proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_kubeconfig(tmp_path / "config", url="http://cluster.invalid", user="u", token="t")
+    content = yaml.safe_load(path.read_text())
+    content["clusters"][0]["cluster"]["proxy-url"] = proxy
+    path.write_text(yaml.safe_dump(content))
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "socks5://cannot.be.asked")
+    async with await connect(path) as client:
+        assert (await client.request("GET", "/version")).status == 200
+
+
 async def test_a_host_that_the_environment_excepts_is_asked_itself(
     proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

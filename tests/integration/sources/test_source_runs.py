@@ -289,7 +289,12 @@ async def test_an_error_is_told_once_keeps_the_records_and_is_taken_back(
     assert "test_source_runs.py line" in told[0].getMessage()
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), BaseException("odd")])
+class Untold(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), BaseException("odd"), Untold()])
 async def test_whatever_a_function_raises_is_its_own(stream: LogStream, error: BaseException) -> None:
     repository = Repository(main="1")
     repository.error = error
