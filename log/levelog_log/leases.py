@@ -31,6 +31,7 @@ from levelog_log.transport.jetstream import (
     nanoseconds,
     refusal,
 )
+from levelog_log.transport.wire import Message
 
 R = TypeVar("R")
 
@@ -80,7 +81,7 @@ class LeaseMessage(Generic[R]):
         headers = b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % expected
         payload, timeout = msgspec.json.encode(content), self.lasts / 3
         try:
-            reply = await self.connection.request(self.subject, payload, headers=headers, step=step, timeout=timeout)
+            reply = await self.connection.ask([Message(self.subject, headers, payload)], step, timeout)
         except NoResponders as error:
             raise NoLeases(str(error)) from error
         answer = decoded(reply, PublishAnswer, step)

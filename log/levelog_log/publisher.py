@@ -46,10 +46,10 @@ class _Batch:
         linked = [each._replace(headers=each.headers + link) for each, link in zip(messages, links, strict=True)]
         self._first, self.last = linked[:-1], linked[-1]._replace(headers=linked[-1].headers + id_line)
 
-    def framed(self) -> tuple[list[Message], Message]:
-        """The messages as one atomic batch of its own: all but the last, and the last, which is acknowledged."""
+    def framed(self) -> list[Message]:
+        """The messages as one atomic batch of its own; the last is acknowledged."""
         if not self._first:
-            return [], self.last
+            return [self.last]
         batch = secrets.token_hex(11).encode()
         framed = [
             Message(
@@ -59,8 +59,8 @@ class _Batch:
             )
             for number, (subject, headers, payload, _) in enumerate((*self._first, self.last), 1)
         ]
-        last = framed.pop()
-        return framed, last._replace(headers=last.headers + b"Nats-Batch-Commit: 1\r\n")
+        framed[-1] = framed[-1]._replace(headers=framed[-1].headers + b"Nats-Batch-Commit: 1\r\n")
+        return framed
 
 
 class BatchPublisher:
@@ -108,7 +108,7 @@ class BatchPublisher:
                         lambda left: self._send_again(batch, step, left), within=self._timeout, again_after=AGAIN
                     )
                 else:
-                    answer = await self._send(batch, step, self._timeout)
+                    answer = await self._ask(batch.framed(), step, self._timeout)
             except NoResponders as error:
                 await self.stream.state()  # says so if it is the stream that is missing
                 raise Unavailable(f"{step}: JetStream does not answer") from error
@@ -118,12 +118,6 @@ class BatchPublisher:
             self._acknowledged_headers = batch.last.headers
             return accepted
 
-    async def _send(self, batch: _Batch, step: str, timeout: timedelta) -> PublishAnswer:  # noqa: ASYNC109
-        first, last = batch.framed()
-        if first:
-            await self.stream.connection.publish_all(first, step)
-        return await self._ask(last, step, timeout)
-
     async def _send_again(self, batch: _Batch, step: str, left: timedelta) -> PublishAnswer:
         """Send a batch that may have been sent before, since servers that elect a leader lose what they are sent.
 
@@ -131,12 +125,13 @@ class BatchPublisher:
         """
         end = time.monotonic() + left.total_seconds()
         try:
-            answer = await self._send(batch, step, left)
+            answer = await self._ask(batch.framed(), step, left)
             error = answer.error
             if error is not None and error.err_code == DUPLICATE:
                 # An id that no server has could be stored alone, were it not for a sequence that no stream reaches.
                 probe = batch.last._replace(headers=batch.id_line + b"Nats-Expected-Last-Sequence: %d\r\n" % _NEVER)
-                found = await self._ask(probe._replace(payload=b""), step, timedelta(seconds=end - time.monotonic()))
+                left = timedelta(seconds=end - time.monotonic())
+                found = await self._ask([probe._replace(payload=b"")], step, left)
                 answer = found if found.duplicate else answer
             if answer.error is None or answer.error.err_code in _FULL:
                 return answer
@@ -148,11 +143,8 @@ class BatchPublisher:
         await asyncio.sleep(end - time.monotonic())
         return answer
 
-    async def _ask(self, message: Message, step: str, timeout: timedelta) -> PublishAnswer:  # noqa: ASYNC109
-        subject, headers, payload, _ = message
-        connection = self.stream.connection
-        reply = await connection.request(subject, payload, headers=headers, step=step, timeout=timeout)
-        return decoded(reply, PublishAnswer, step)
+    async def _ask(self, messages: Many[Message], step: str, timeout: timedelta) -> PublishAnswer:  # noqa: ASYNC109
+        return decoded(await self.stream.connection.ask(messages, step, timeout), PublishAnswer, step)
 
     def _accept(self, step: str, answer: PublishAnswer, count: int) -> Sequence:
         if answer.error is not None:

@@ -89,21 +89,23 @@ class Connection:
         subject: str,
         payload: bytes = b"",
         *,
-        headers: bytes = b"",
         step: str = "",
         timeout: timedelta = REQUEST_TIMEOUT,  # noqa: ASYNC109
     ) -> Msg:
-        """Send a request, with headers as lines, and wait for the answer.
+        """Send a request and wait for the answer; raises as `ask` does."""
+        return await self.ask([Message(subject, b"", payload)], step or f"request {subject}", timeout)
+
+    async def ask(self, messages: Sequence[Message], step: str, timeout: timedelta) -> Msg:  # noqa: ASYNC109
+        """Send messages in one write, and wait for the answer to the last.
 
         Raises Unavailable, naming the step, if the connection breaks, Unanswered if no answer comes in time, and
         NoResponders if nothing listens.
         """
         self._check()
-        self._subjects.append(subject)
-        step = step or f"request {subject}"
+        self._subjects.extend(message.subject for message in messages[:_REMEMBERED])
         try:
             self._check_up()
-            answer = await self.client.ask(Message(subject, headers, payload))
+            answer = await self.client.ask(messages)
             self._asked.add(answer)
             ending = answer.get_loop().call_later(timeout.total_seconds(), _fail, answer, TimeoutError())
             try:

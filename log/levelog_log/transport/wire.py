@@ -72,8 +72,8 @@ class NatsClient(Client):
         """Settings of TLS. nats-py wants them before it knows whether there is any."""
         return self._ask_tls()
 
-    async def ask(self, message: Message) -> asyncio.Future[Msg]:
-        """Send a request; the future is that of its answer. Waits for nothing, and raises, as `publish_all` does."""
+    async def ask(self, messages: Sequence[Message]) -> asyncio.Future[Msg]:
+        """Send messages; the future is the answer to the last. Waits for nothing, and raises, as `publish_all` does."""
         if self._resp_sub_prefix is None:
             await self._init_request_sub()
         self._asked += 1
@@ -82,7 +82,7 @@ class NatsClient(Client):
         answer.add_done_callback(lambda _: answers.pop(token, None))
         inbox = self._resp_sub_prefix or b""
         try:
-            await self.publish_all((message._replace(reply=f"{inbox.decode()}{token}"),))
+            await self.publish_all((*messages[:-1], messages[-1]._replace(reply=f"{inbox.decode()}{token}")))
         except BaseException:
             answer.cancel()
             raise

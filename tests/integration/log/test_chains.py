@@ -1,5 +1,6 @@
 """What a real log lost or reordered inside is named by its readers, of some partitions too."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,7 @@ async def test_records_that_were_stored_in_another_order_are_named(
         writer = writer_for(stream)
         messages = linked(ChainWriter(Sequence(0)), [web_message(writer, "w", version) for version in range(1, 7)])
         for at in (0, 1, 3, 2, 4, 5, 5):
-            message = messages[at]
-            await stream.connection.request(message.subject, message.payload, headers=message.headers)
+            await stream.connection.ask([messages[at]], "a record", timedelta(seconds=10))
         async with Reader(stream, partitions=partitions) as reader:
             found = await read(reader, 7)
         assert found == [("missing", 2, 3), ("out of order", 3, 4), ("repeated", 6, 7)]

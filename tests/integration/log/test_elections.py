@@ -1,7 +1,7 @@
 """Three nats-servers that elect a leader while records are written: nothing is lost, reordered or written twice."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from levelog_base.wire.objects import Cluster
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
+from levelog_log.transport.wire import Message
 from rigs.logs import names_and_versions, read_all, web_message, writer_for
 from rigs.natscluster import NAMES, NatsCluster
 
@@ -23,17 +24,17 @@ async def test_invariant_1_an_acknowledgement_that_is_lost_is_asked_for_again(
     async with await connect(nats_cluster.servers["a"].url) as connection:
         stream = await ensure_stream(connection, Cluster("test"))
         publisher, writer = BatchPublisher(stream), writer_for(stream)
-        request, sent = connection.request, list[str]()
+        ask, sent = connection.ask, list[str]()
 
-        async def lose_the_first(subject: str, *given: Any, **named: Any) -> Msg:
-            answer = await request(subject, *given, **named)
-            if subject.startswith("levelog."):
-                sent.append(subject)
+        async def lose_the_first(messages: Sequence[Message], *given: Any) -> Msg:
+            answer = await ask(messages, *given)
+            if messages[-1].subject.startswith("levelog."):
+                sent.append(messages[-1].subject)
                 if len(sent) == 1:
                     await asyncio.get_running_loop().create_future()
             return answer
 
-        monkeypatch.setattr(connection, "request", lose_the_first)
+        monkeypatch.setattr(connection, "ask", lose_the_first)
         for count in (3, 1):  # a batch, and a message on its own
             sent.clear()
             last = await publisher.publish([web_message(writer, f"w-{count}-{n}", 1) for n in range(count)])

@@ -1,6 +1,6 @@
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -71,9 +71,9 @@ async def test_leases_get_their_stream_though_the_first_request_for_it_gets_lost
         lost: list[asyncio.Future[Msg]] = []
         send = stream.connection.client.ask
 
-        async def ask(message: Message) -> asyncio.Future[Msg]:
-            if "STREAM.CREATE" not in message.subject or lost:
-                return await send(message)
+        async def ask(messages: Sequence[Message]) -> asyncio.Future[Msg]:
+            if "STREAM.CREATE" not in messages[-1].subject or lost:
+                return await send(messages)
             lost.append(asyncio.get_running_loop().create_future())
             return lost[0]
 

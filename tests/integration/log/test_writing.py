@@ -245,13 +245,13 @@ async def test_a_batch_of_which_the_server_lost_the_beginning_is_tried_again(
     async with new_log(nats_server) as stream:
         publisher, writer = BatchPublisher(stream), writer_for(stream)
         batch = [web_message(writer, "w", version) for version in (1, 2, 3)]
-        publish_all = stream.connection.publish_all
+        publish_all = stream.connection.client.publish_all
 
-        async def lose_the_first(messages: Sequence[Message], step: str = "") -> None:
-            await publish_all(messages[1:], step)
+        async def lose_the_first(messages: Sequence[Message]) -> None:
+            await publish_all(messages[1:])
 
         with monkeypatch.context() as patched:
-            patched.setattr(stream.connection, "publish_all", lose_the_first)
+            patched.setattr(stream.connection.client, "publish_all", lose_the_first)
             with pytest.raises(Unavailable, match="10176"):  # as after another server of the cluster became the leader
                 await publisher.publish(batch)
         assert await publisher.publish(batch) == 3
