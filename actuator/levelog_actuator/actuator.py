@@ -96,7 +96,7 @@ class Actuator:
         on_hastened = partial(notifier.publish, Topic.WAKE)
         self._ledger = Ledger(outbox, under_way, self._note_stored, on_hastened, clock=self._own.now)
         self._writes = ClaimedWrites(
-            outbox, sender, self._own, self._limits, self._outage, self.observers, self._relay, self._ledger, under_way
+            sender, self._own, self._limits, self._outage, self.observers, self._relay, self._ledger, under_way
         )
         limited = notifier.listen(Topic.INTENT)
         caller = caller_for(

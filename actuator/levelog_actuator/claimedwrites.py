@@ -12,7 +12,6 @@ from levelog.calls.runningtasks import RunningTasks
 from levelog_actuator.judgedwrites import try_later
 from levelog_actuator.ledger import Ledger
 from levelog_actuator.limits import Limits, Outage
-from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import OwnClaims
 from levelog_actuator.relay import Relay
 from levelog_actuator.requests import Order
@@ -24,7 +23,6 @@ from levelog_store.actuate.claims import ClaimedIntent
 class ClaimedWrites(Struct, eq=False):
     """Sends claimed writes, and those that are part of a call."""
 
-    outbox: Outbox
     sender: Sender
     own: OwnClaims
     limits: Limits
@@ -48,7 +46,7 @@ class ClaimedWrites(Struct, eq=False):
         """
         self.is_stopping = True
         self.limits.end_waiting()  # who waits for a turn gets it, and gives the intent back
-        await self.under_way.drain(self.outbox.settings.request)
+        await self.under_way.drain(self.sender.settings.request)
 
     async def send_part(self, order: Order) -> Result:
         """Send a write that is part of a call, under the call's claim."""
@@ -69,7 +67,10 @@ class ClaimedWrites(Struct, eq=False):
                     told(result)
             self.under_way.difference_update({asyncio.current_task()})  # a result waits for those of others
             self._note(result)
-            self._pass_on(result)
+            if isinstance(result, Later):
+                self.ledger.record(result)
+            else:
+                self.observers.on_taken([self.relay.submit(result, self.own.now())], [])
         finally:
             self.own.end(intent)
             self.limits.end(intent)
@@ -83,7 +84,7 @@ class ClaimedWrites(Struct, eq=False):
             return await self.sender.carry_out(intent, lambda: self.own.outlasts(intent), self.own.limit(intent))
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one intent must not stop the others
             text = told_without_secrets(intent, error, self.sender.redactor)
-            return try_later(self.outbox.settings, intent, text, is_doubtful=True)
+            return try_later(self.sender.settings, intent, text, is_doubtful=True)
 
     async def _given_back(self, intent: ClaimedIntent) -> Later | None:
         """The intent to be claimed again, if its group rests or the claim is not this actuator's; None: it is sent."""
@@ -95,11 +96,3 @@ class ClaimedWrites(Struct, eq=False):
         self.outage.note(result)
         if isinstance(result, Later) and result.is_throttled:
             self.limits.rest(result.intent, result.delay)
-
-    def _pass_on(self, result: Result) -> None:
-        if isinstance(result, Later):
-            self.ledger.record(result)
-            return
-        receipt = result.receipt(self.outbox.scope.application, self.own.now(), self.outbox.owner)
-        self.relay.submit(receipt, result.intent.claim)
-        self.observers.on_taken([receipt], [])

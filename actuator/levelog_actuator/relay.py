@@ -21,6 +21,7 @@ from levelog.effects import GROUP, Call
 from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_write, title_of
 from levelog.handlers.indexers import called_parent
 from levelog_actuator.outbox import Outbox
+from levelog_actuator.results import Ended
 from levelog_base.counting import counted
 from levelog_base.errors import Unavailable
 from levelog_base.wire.objects import Application, ObjectKey, Uid
@@ -73,12 +74,14 @@ class Relay(Struct, eq=False):
     too_large: set[str] = set()
     """Keys of receipts that the log does not take; their rows keep them."""
 
-    def submit(self, receipt: ReceiptNoted, claim: int) -> None:
-        """Take a receipt that no row has; it is kept until one has it, or the fold has ended its intent."""
+    def submit(self, ended: Ended, time: datetime) -> ReceiptNoted:
+        """Take the result of a write; its receipt is kept until a row has it, or the fold has ended its intent."""
+        receipt = ended.receipt(self.outbox.scope.application, time, self.outbox.owner)
         _tell(receipt)
-        self.unstored[receipt.key] = receipt, claim
+        self.unstored[receipt.key] = receipt, ended.intent.claim
         self.waiting.append(receipt)
         self.news.notify()
+        return receipt
 
     def submit_stored(self, receipts: Sequence[ReceiptNoted]) -> None:
         """Take receipts that are in the rows of their intents."""

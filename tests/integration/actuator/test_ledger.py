@@ -94,7 +94,7 @@ async def test_a_result_that_log_or_database_does_not_take_fails_its_intent_alon
         if verb == "call":
             ledger.record(result)
         else:
-            relay.submit(result.receipt(on_either.scope.application, NOON, "me"), result.intent.claim)
+            relay.submit(result, NOON)
     await stored(ledger)
     await relay.flush()
     await relay.keep()
