@@ -5,6 +5,7 @@ what is to be tried again to the ledger.
 """
 
 import asyncio
+from datetime import timedelta
 
 from msgspec import Struct
 
@@ -51,9 +52,9 @@ class ClaimedWrites(Struct, eq=False):
     async def send_part(self, order: Order) -> Result:
         """Send a write that is part of a call, under the call's claim."""
         intent, limit = order.intent, self.own.limit(order.intent)
-        async with self.limits.turn(intent):
+        async with self.limits.turn(intent) as rest:
             with self.observers.attempting(intent) as told:
-                later = await self._given_back(intent)
+                later = await self._given_back(intent, rest)
                 result = later or await self.sender.send(order, lambda: self.own.outlasts(intent), limit)
                 told(result)
         self._note(result)
@@ -61,9 +62,9 @@ class ClaimedWrites(Struct, eq=False):
 
     async def _carry_out(self, intent: ClaimedIntent) -> None:
         try:
-            async with self.limits.turn(intent):
+            async with self.limits.turn(intent) as rest:
                 with self.observers.attempting(intent) as told:
-                    result = await self._attempt(intent)
+                    result = await self._attempt(intent, rest)
                     told(result)
             self.under_way.difference_update({asyncio.current_task()})  # a result waits for those of others
             self._note(result)
@@ -75,10 +76,10 @@ class ClaimedWrites(Struct, eq=False):
             self.own.end(intent)
             self.limits.end(intent)
 
-    async def _attempt(self, intent: ClaimedIntent) -> Result:
+    async def _attempt(self, intent: ClaimedIntent, rest: timedelta) -> Result:
         if self.is_stopping or self.outage.is_closed:
             return Later.unsent(intent, "the actuator ends" if self.is_stopping else "the server cannot be reached")
-        if later := await self._given_back(intent):
+        if later := await self._given_back(intent, rest):
             return later
         try:
             return await self.sender.carry_out(intent, lambda: self.own.outlasts(intent), self.own.limit(intent))
@@ -86,9 +87,8 @@ class ClaimedWrites(Struct, eq=False):
             text = told_without_secrets(intent, error, self.sender.redactor)
             return try_later(self.sender.settings, intent, text, is_doubtful=True)
 
-    async def _given_back(self, intent: ClaimedIntent) -> Later | None:
+    async def _given_back(self, intent: ClaimedIntent, rest: timedelta) -> Later | None:
         """The intent to be claimed again, if its group rests or the claim is not this actuator's; None: it is sent."""
-        rest = self.limits.resting(intent)
         why = "the API has too much to do for its group" if rest else await self.own.why_not(intent)
         return Later.unsent(intent, why, rest) if why else None
 

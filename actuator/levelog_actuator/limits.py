@@ -91,11 +91,11 @@ class Limits:
         self._changed = asyncio.Event()
 
     @asynccontextmanager
-    async def turn(self, intent: ClaimedIntent) -> AsyncGenerator[None]:
-        """Wait until a request of the intent's group is allowed; waiting for the group uses none of the total."""
+    async def turn(self, intent: ClaimedIntent) -> AsyncGenerator[timedelta]:
+        """Wait for a turn of the intent's group, which uses none of the total; yields how long it rests then, or 0."""
         turns = self._turns.setdefault(group_of(intent), Turns(self._settings.group_requests))
         async with turns.turn(namespace_of(intent.parent)), self._total:
-            yield
+            yield self._resting(intent)
 
     def end_waiting(self) -> None:
         """Give a turn to everything that waits for one."""
@@ -131,10 +131,9 @@ class Limits:
         """Tell whether nothing of its group is claimed for its target's namespace, and the group does not rest."""
         is_full = self._claimed.total() >= 2 * self._settings.claimed
         place = group_of(intent), namespace_of(intent.target)
-        return not is_full and place not in self._of_namespaces and not self.resting(intent)
+        return not is_full and place not in self._of_namespaces and not self._resting(intent)
 
-    def resting(self, intent: Sendable) -> timedelta:
-        """How long nothing of the intent's group is to be sent; 0: it may be sent."""
+    def _resting(self, intent: Sendable) -> timedelta:
         return timedelta(seconds=max(0.0, self._rests.get(group_of(intent), 0.0) - self._clock()))
 
     async def until_open(self, most: timedelta) -> None:
