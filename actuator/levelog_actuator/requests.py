@@ -1,4 +1,7 @@
-"""An intent as it is sent: decoded, and its request, with the guards against another incarnation. It sends nothing."""
+"""An intent as it is sent: decoded, and its request, with guards against another incarnation; the rights that it needs.
+
+It sends nothing.
+"""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -23,6 +26,27 @@ ABSENT: Final = 1
 """A resourceVersion that no object has, since etcd begins there: an apply with it makes an object, or conflicts."""
 _CHANGES: Final = ("add", "replace", "remove")
 """Operations of a JSON patch that change one path alone."""
+
+
+class Right(Struct, frozen=True):
+    """A verb of the API on a resource, or on a subresource of it."""
+
+    verb: str
+    subresource: str = ""
+
+
+_LOOK: Final = Right("get")
+"""Asked for a target that the decision did not see, and after a request whose effect is not known."""
+
+RIGHTS: Final[Mapping[Verb, tuple[Right, ...]]] = {
+    "apply": (_LOOK, Right("patch"), Right("create")),  # a server-side apply of what is not there needs both
+    "create": (_LOOK, Right("create")),
+    "patch": (_LOOK, Right("patch")),
+    "patch_status": (_LOOK, Right("patch", "status")),
+    "delete": (_LOOK, Right("delete")),
+    "event": (_LOOK, Right("patch"), Right("create")),  # of Events, not of what they are about
+}
+"""Verbs of the API by the verb of the intent."""
 
 
 class Order(Struct, frozen=True, kw_only=True):

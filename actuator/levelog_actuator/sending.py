@@ -6,14 +6,14 @@ request looks like, `answers.py` the rules, `judgedwrites.py` what follows for t
 no table, no log, and calls no user's function.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from levelog.handlers.viewhandlers import ReconcileHandler
+from levelog.handlers.viewhandlers import ReconcileHandler, WrittenClass, writes_of
 from levelog_actuator.answers import Case, Judgement, Reply
 from levelog_actuator.events import write_event
 from levelog_actuator.judgedwrites import JudgedWrite, try_later
@@ -21,7 +21,6 @@ from levelog_actuator.observations import UNREADABLE, Observation
 from levelog_actuator.outbox import ActuatorSettings
 from levelog_actuator.requests import Order, Precondition, Request, path_of, write_request
 from levelog_actuator.results import Ended, Later, Result
-from levelog_actuator.rights import undeclared
 from levelog_base.errors import ConfigurationError, IdentityMismatch
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Cluster, ObjectKey
@@ -79,7 +78,7 @@ class Sender(Struct, eq=False):
         intent = order.intent
         if self.writers is not None:
             function, parent = self.writers.get(intent.view), ObjectKey.parse(intent.parent)
-            if why := undeclared(function, order, parent):
+            if why := _undeclared(function, order, parent):
                 return _refused(intent, why)
         try:
             if order.verb == "event":
@@ -177,6 +176,34 @@ class Sender(Struct, eq=False):
         except (Unreachable, NoAnswer) as error:
             return Reply(status=0, is_sent=isinstance(error, NoAnswer), message=str(error))
         return Reply(status=answer.status, body=answer.body)
+
+
+def _undeclared(function: ReconcileHandler | None, order: Order, parent: ObjectKey) -> str:
+    """Why the function that is loaded yields no such write, whatever the tables say; empty: it may.
+
+    Processors hold each intent against the same before: other code decided this one, or other hands wrote it.
+    """
+    if function is None:
+        return "the code of this process has no reconcile function for its view"
+    writes = function.writes or ()
+    is_event = order.verb == "event"
+    declared = _about(writes, order.body) if is_event else writes_of(writes, order.target.group_resource)
+    if function.writes is not None and not any(order.verb in each.verbs for each in declared):
+        return f"writes= of {function.name} does not name it in the code of this process"
+    is_elsewhere = not is_event and parent.namespace not in ("", order.target.namespace)
+    if is_elsewhere and not any(each.is_anywhere for each in declared):
+        return f"it is not in the namespace of {parent}, where {function.name} writes alone"
+    return ""
+
+
+def _about(writes: Sequence[WrittenClass], event: Any) -> list[WrittenClass]:
+    """What is declared of the kind that an Event is about, in any version of its group."""
+    match event:
+        case {"regarding": {"apiVersion": str(version), "kind": str(kind)}}:
+            named = (version.rpartition("/")[0], kind)
+            return [each for each in writes if (each.resource.group, each.resource.kind) == named]
+        case _:
+            return []
 
 
 def _refused(intent: ClaimedIntent, why: str) -> Ended:

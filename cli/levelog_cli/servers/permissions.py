@@ -11,7 +11,7 @@ from levelog.handlers.children import ChildrenView
 from levelog.handlers.viewhandlers import ReconcileHandler
 from levelog.intents import Verb
 from levelog.resources import EVENTS, EVENTS_OF_CLUSTER, ResourceType
-from levelog_actuator.rights import RIGHTS, Right
+from levelog_actuator.requests import RIGHTS, Right
 from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import GroupResource
 from levelog_ingest.namespaces import has_patterns

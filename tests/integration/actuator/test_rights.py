@@ -11,8 +11,8 @@ from levelog import Intent, Level, Operator, apply
 from levelog.intents import Verb
 from levelog_actuator.dryrun import DryRun
 from levelog_actuator.outbox import ActuatorSettings
+from levelog_actuator.requests import RIGHTS, Right
 from levelog_actuator.results import Ended
-from levelog_actuator.rights import RIGHTS, Right
 from levelog_actuator.sending import Sender
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import canonical

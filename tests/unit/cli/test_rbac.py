@@ -10,7 +10,7 @@ import yaml
 from levelog import Index, Intent, Level, Operator, Resource, apply
 from levelog.handlers.viewhandlers import VERBS
 from levelog.intents import Verb
-from levelog_actuator.rights import RIGHTS
+from levelog_actuator.requests import RIGHTS
 from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import Application
 from levelog_cli.deployment.accounts import roles_of
