@@ -4,18 +4,15 @@ Two tables; the first rule that fits applies. `ANSWER_RULES` is for the API's an
 state of a target that was read before a write or after one of unclear effect. docs/writes.md shows both.
 """
 
-import re
 from collections.abc import Callable
-from datetime import timedelta
 from enum import StrEnum
 from typing import Final, Generic, ParamSpec
 
 from msgspec import Struct
 
 from levelog_actuator.observations import Observation, holds
-from levelog_actuator.requests import ABSENT, Order, Precondition
+from levelog_actuator.requests import ABSENT, Order, Precondition, Reply
 from levelog_base.wire.objects import ObjectKey
-from levelog_kube.requestfailures import FailureCause
 
 P = ParamSpec("P")
 
@@ -41,46 +38,6 @@ class Judgement(StrEnum):
     """Read the target now."""
     SEND = "send"
     """Send it, for this incarnation and version only."""
-
-
-class Reply(Struct, frozen=True, kw_only=True):
-    """The answer to a write."""
-
-    status: int
-    """HTTP status; 0: no answer came."""
-    is_sent: bool = True
-    """False: no connection could be made, so that the server never saw it."""
-    reason: str = ""
-    message: str = ""
-    causes: tuple[FailureCause, ...] = ()
-    retry_after: timedelta | None = None
-    body: bytes = b""
-
-    @property
-    def is_unfit(self) -> bool:
-        """It refuses what was sent, as 422 does, though its status is that of a fault of the server."""
-        return self.status == 500 and _UNFIT.match(self.message) is not None
-
-    @property
-    def is_passing(self) -> bool:
-        """The same request may be answered otherwise later."""
-        return self.status in {0, 401, 408, 429} or self.status >= 500
-
-    @property
-    def counts_as(self) -> int:
-        """The HTTP status that says what it means."""
-        return 422 if self.is_unfit else self.status
-
-
-_UNFIT: Final = re.compile(
-    r"failed to create typed (patch|live) object"
-    r"|failed to convert new object .* to proper version: unable to convert unstructured object to"
-    r"|etcdserver: request is too large|rpc error: .* trying to send message larger than max"
-)
-"""How kube-apiserver 1.36 words it: structuredmerge.go of apimachinery, and etcd's limits of 1.5 and 2 MiB.
-
-A conversion that fails is told from one by a webhook, which may be away.
-"""
 
 
 class Case(Struct, frozen=True, kw_only=True):

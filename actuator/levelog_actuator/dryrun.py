@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from levelog_actuator.answers import Reply
 from levelog_actuator.outbox import ActuatorSettings
-from levelog_actuator.requests import Order
+from levelog_actuator.requests import Order, Reply
 from levelog_actuator.results import Ended, about
 from levelog_actuator.sending import Sender
 from levelog_base.errors import Unavailable

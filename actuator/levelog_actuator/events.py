@@ -1,23 +1,21 @@
 """Writes Kubernetes Events: a repeated one raises the count of the existing Event. No level waits for one."""
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from levelog_actuator.answers import Reply
 from levelog_actuator.judgedwrites import try_later
 from levelog_actuator.outbox import ActuatorSettings
-from levelog_actuator.requests import MERGE_PATCH, Order, Request, patch_request
+from levelog_actuator.requests import MERGE_PATCH, Order, Request, ask, patch_request
 from levelog_actuator.results import Ended, Result
 from levelog_base.wire.objects import parse_version
 from levelog_base.wire.records import Outcome
+from levelog_kube.client import KubeClient
 from levelog_store.actuate.claims import ClaimedIntent
-
-Ask: TypeAlias = Callable[[Request], Awaitable[Reply]]
 
 LAST_INTENT: Final = "levelog/last-intent"
 """Annotation: what wrote the Event last, so that it is not counted twice.
@@ -48,19 +46,19 @@ class _Event(Struct):
 _event: Final = msgspec.json.Decoder(_Event)
 
 
-async def write_event(order: Order, ask: Ask, settings: ActuatorSettings) -> Result:
-    """Write the Event of an intent once, or raise the count of the one of its name; `ask` returns whatever is answered.
+async def write_event(order: Order, client: KubeClient, settings: ActuatorSettings) -> Result:
+    """Write the Event of an intent once, or raise the count of the one of its name.
 
     Events are best effort: one that the API refuses has failed, which the process logs; no level waits for it.
     """
-    reply = await ask(_creation(order))
+    reply = await ask(client, _creation(order), settings.request)
     if reply.status == 409:
-        reply = await ask(Request(method="GET", path=order.path))
+        reply = await ask(client, Request(method="GET", path=order.path), settings.request)
         if reply.status == 200:
             found = _event.decode(reply.body)
             if found.metadata.annotations.get(LAST_INTENT) == _occurrence(order):
                 return _ended(order.intent, found, is_new=False)
-            reply = await ask(_addition(order, found))
+            reply = await ask(client, _addition(order, found), settings.request)
     if 200 <= reply.status < 300:
         return _ended(order.intent, _event.decode(reply.body), is_new=True)
     text = f"event {order.intent.target}: {reply.status or 'no answer'} {reply.reason}: {reply.message}"

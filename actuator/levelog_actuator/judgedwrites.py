@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog_actuator.answers import Case, Judgement, Reply, rule_for_answer, rule_for_observation
+from levelog_actuator.answers import Case, Judgement, rule_for_answer, rule_for_observation
 from levelog_actuator.outbox import ActuatorSettings
-from levelog_actuator.requests import Order
+from levelog_actuator.requests import Order, Reply
 from levelog_actuator.results import Ended, Later, Result
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import parse_version

@@ -1,9 +1,7 @@
-"""An intent as it is sent: decoded, and its request, with guards against another incarnation; the rights that it needs.
+"""An intent as it is sent: decoded, and its request, with guards against another incarnation; its rights, its reply."""
 
-It sends nothing.
-"""
-
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import lru_cache
 from itertools import dropwhile
@@ -16,7 +14,9 @@ from msgspec import Struct
 from levelog.intents import IntentOptions, Verb
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import ObjectKey, field_manager
+from levelog_kube.client import KubeClient
 from levelog_kube.discovery import root_path
+from levelog_kube.requestfailures import ApiError, FailureCause, NoAnswer, Unreachable
 from levelog_store.actuate.claims import ClaimedIntent
 
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -26,6 +26,7 @@ ABSENT: Final = 1
 """A resourceVersion that no object has, since etcd begins there: an apply with it makes an object, or conflicts."""
 _CHANGES: Final = ("add", "replace", "remove")
 """Operations of a JSON patch that change one path alone."""
+_OF_REFUSALS: Final = ("status", "reason", "message", "causes", "retry_after")
 
 
 class Right(Struct, frozen=True):
@@ -168,6 +169,67 @@ class Request(Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = {}
     body: bytes | None = None
     content_type: str = "application/json"
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """The answer to a request."""
+
+    status: int
+    """HTTP status; 0: no answer came."""
+    is_sent: bool = True
+    """False: no connection could be made, so that the server never saw it."""
+    reason: str = ""
+    message: str = ""
+    causes: tuple[FailureCause, ...] = ()
+    retry_after: timedelta | None = None
+    body: bytes = b""
+
+    @property
+    def is_unfit(self) -> bool:
+        """It refuses what was sent, as 422 does, though its status is that of a fault of the server."""
+        return self.status == 500 and _UNFIT.match(self.message) is not None
+
+    @property
+    def is_passing(self) -> bool:
+        """The same request may be answered otherwise later."""
+        return self.status in {0, 401, 408, 429} or self.status >= 500
+
+    @property
+    def counts_as(self) -> int:
+        """The HTTP status that says what it means."""
+        return 422 if self.is_unfit else self.status
+
+
+_UNFIT: Final = re.compile(
+    r"failed to create typed (patch|live) object"
+    r"|failed to convert new object .* to proper version: unable to convert unstructured object to"
+    r"|etcdserver: request is too large|rpc error: .* trying to send message larger than max"
+)
+"""How kube-apiserver 1.36 words it: structuredmerge.go of apimachinery, and etcd's limits of 1.5 and 2 MiB.
+
+A conversion that fails is told from one by a webhook, which may be away.
+"""
+
+
+async def ask(
+    client: KubeClient, request: Request, limit: timedelta, may_send: Callable[[], bool] = lambda: True
+) -> Reply:
+    """Send a request; its reply, whatever that is. Raises Withheld if, at the last moment, it may not be sent."""
+    try:
+        answer = await client.request(
+            request.method,
+            request.path,
+            query=request.query,
+            body=request.body,
+            content_type=request.content_type,
+            timeout=limit,
+            may_send=may_send,
+        )
+    except ApiError as error:
+        return Reply(**{name: getattr(error, name) for name in _OF_REFUSALS})
+    except (Unreachable, NoAnswer) as error:
+        return Reply(status=0, is_sent=isinstance(error, NoAnswer), message=str(error))
+    return Reply(status=answer.status, body=answer.body)
 
 
 @lru_cache

@@ -2,8 +2,8 @@
 
 It sends at most three writes for an intent, or for a part of a call's patch, and reads between them; for an Event, two.
 Each is for one incarnation of the target, and none is what the loaded code does not declare. `requests.py` has what a
-request looks like, `answers.py` the rules, `judgedwrites.py` what follows for the intent. It stores nothing: it touches
-no table, no log, and calls no user's function.
+request and its reply look like, `answers.py` the rules, `judgedwrites.py` what follows for the intent. It stores
+nothing: it touches no table, no log, and calls no user's function.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,22 +14,21 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from levelog.handlers.viewhandlers import ReconcileHandler, WrittenClass, writes_of
-from levelog_actuator.answers import Case, Judgement, Reply
+from levelog_actuator.answers import Case, Judgement
 from levelog_actuator.events import write_event
 from levelog_actuator.judgedwrites import JudgedWrite, try_later
 from levelog_actuator.observations import UNREADABLE, Observation
 from levelog_actuator.outbox import ActuatorSettings
-from levelog_actuator.requests import Order, Precondition, Request, path_of, write_request
+from levelog_actuator.requests import Order, Precondition, Reply, Request, ask, path_of, write_request
 from levelog_actuator.results import Ended, Later, Result
 from levelog_base.errors import ConfigurationError, IdentityMismatch
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Cluster, ObjectKey
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
-from levelog_kube.requestfailures import ApiError, NoAnswer, Unreachable, Withheld
+from levelog_kube.requestfailures import Withheld
 from levelog_store.actuate.claims import ClaimedIntent
 
-_OF_REFUSALS: Final = ("status", "reason", "message", "causes", "retry_after")
 MOST_REMEMBERED: Final = 4_096
 """Objects whose versions are remembered."""
 MOST_WRITES_SENT: Final = 3
@@ -82,7 +81,7 @@ class Sender(Struct, eq=False):
                 return _refused(intent, why)
         try:
             if order.verb == "event":
-                result = await write_event(order, self._ask, self.settings)
+                result = await write_event(order, self.client, self.settings)
             else:
                 judged = await self._write(order, may_send, limit or self.settings.request)
                 result = judged.result(self.settings, self.redactor)
@@ -113,7 +112,7 @@ class Sender(Struct, eq=False):
                 if case.status == 404:  # the status is a field as any other
                     order, guard = replace(order, verb="patch"), Precondition(uid=guard.uid)
             request = write_request(order, guard, limit, is_dry=self.is_dry)
-            reply, sent = await self._ask(request, may_send, limit), sent + 1
+            reply, sent = await ask(self.client, request, limit, may_send), sent + 1
             judged = JudgedWrite.by_answer(order, reply)
             if judged.judgement is not Judgement.LOOK:
                 return judged
@@ -146,7 +145,8 @@ class Sender(Struct, eq=False):
 
     async def read(self, target: ObjectKey, api_version: str) -> Reply:
         """Read an object."""
-        return await self._ask(Request(method="GET", path=path_of(target, api_version)))
+        request = Request(method="GET", path=path_of(target, api_version))
+        return await ask(self.client, request, self.settings.request)
 
     async def look(self, order: Order) -> Observation | Reply | None:
         """The target as it is now; None if it is not there, a reply if it cannot be read."""
@@ -157,25 +157,6 @@ class Sender(Struct, eq=False):
             return Observation.read(reply.body) if reply.status == 200 else reply
         except UNREADABLE as error:
             return Reply(status=0, message=str(error))
-
-    async def _ask(
-        self, request: Request, may_send: Callable[[], bool] = lambda: True, limit: timedelta | None = None
-    ) -> Reply:
-        try:
-            answer = await self.client.request(
-                request.method,
-                request.path,
-                query=request.query,
-                body=request.body,
-                content_type=request.content_type,
-                timeout=limit or self.settings.request,
-                may_send=may_send,
-            )
-        except ApiError as error:
-            return Reply(**{name: getattr(error, name) for name in _OF_REFUSALS})
-        except (Unreachable, NoAnswer) as error:
-            return Reply(status=0, is_sent=isinstance(error, NoAnswer), message=str(error))
-        return Reply(status=answer.status, body=answer.body)
 
 
 def _undeclared(function: ReconcileHandler | None, order: Order, parent: ObjectKey) -> str:

@@ -14,11 +14,10 @@ from levelog_actuator.answers import (
     SIGHT_RULES,
     Case,
     Judgement,
-    Reply,
     rule_for_answer,
     rule_for_observation,
 )
-from levelog_actuator.requests import Order, Precondition
+from levelog_actuator.requests import Order, Precondition, Reply
 from levelog_kube.requestfailures import FailureCause
 from rigs.orders import OTHER_UID, PARENT_UID, UID, VERBS, VERSION, observation, order, unseen
 
