@@ -5,6 +5,7 @@ import errno
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
+from functools import partial
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final
@@ -39,6 +40,9 @@ _HEADERS: Final = {
 _ASSETS: Final = {"levelog.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_Values = Callable[[web.Request], Awaitable[dict[str, Any] | None]]
+"""Gives the values of a template; None: there is nothing of what the address names."""
+_DECISION: Final = r"/d/{ordinal:\d{1,18}}"
 
 
 class PageServer:
@@ -48,6 +52,7 @@ class PageServer:
         """`names`: further host names under which the pages may be asked for. `again`: the code that decides again."""
         self._names = names
         self._again = again
+        self._code = again.file if again is not None else None
         self._shown: Past | None = None
         self._position: LogPosition | None = None
         self._asked = 0
@@ -79,13 +84,17 @@ class PageServer:
         """The aiohttp application."""
         application = web.Application(middlewares=[self._guarded])
         application.router.add_get("/", self._root)
-        application.router.add_get("/levels", self._levels)
-        application.router.add_get("/o/{name:.+}", self._object)
-        application.router.add_get(r"/d/{ordinal:\d{1,18}}", self._decision)
-        application.router.add_get(r"/d/{ordinal:\d{1,18}}/again", self._repeated)
-        application.router.add_get("/again", self._repeated)
-        application.router.add_get("/what-if", self._what_if)
-        application.router.add_get("/fields", self._fields)
+        pages: dict[str, tuple[str, _Values]] = {
+            "/levels": ("levels.html", lambda r: levels_page(self._past, r.query)),
+            "/o/{name:.+}": ("object.html", lambda r: object_page(self._past, r.match_info["name"], r.query)),
+            _DECISION: ("decision.html", lambda r: decision_page(self._past, _ordinal(r), self._code)),
+            f"{_DECISION}/again": ("again.html", lambda r: again_page(self._past, self._again, _ordinal(r), r.query)),
+            "/again": ("again.html", lambda r: again_page(self._past, self._again, 0, r.query)),
+            "/what-if": ("whatif.html", lambda r: what_if_page(self._past, self._again, r.query)),
+            "/fields": ("fields.html", lambda r: fields_page(self._past, r.query)),
+        }
+        for path, page in pages.items():
+            application.router.add_get(path, partial(self._made, *page))
         application.router.add_get("/flow", self._flow)
         application.router.add_get("/find", self._find)
         application.router.add_get("/live", self._live)
@@ -133,7 +142,7 @@ class PageServer:
             "name": shown.name if shown is not None else "",
             "is_live": is_live,
             "renews": is_live,
-            "code": self._again.file.name if self._again is not None else "",
+            "code": self._code.name if self._code is not None else "",
             "here": request.path,
             "comes_back": "",
         }
@@ -147,36 +156,12 @@ class PageServer:
     async def _root(self, _: web.Request) -> web.StreamResponse:
         raise web.HTTPFound("/levels")
 
-    async def _levels(self, request: web.Request) -> web.StreamResponse:
-        return self._page(request, "levels.html", await levels_page(self._past, request.query))
-
-    async def _object(self, request: web.Request) -> web.StreamResponse:
-        name = request.match_info["name"]
-        values = await object_page(self._past, name, request.query)
-        if values is None:
+    async def _made(self, template: str, values: _Values, request: web.Request) -> web.StreamResponse:
+        if (found := await values(request)) is not None:
+            return self._page(request, template, found)
+        if name := request.match_info.get("name", ""):
             raise web.HTTPNotFound(text=f"{self._past.source.name} holds no record of {name}")
-        return self._page(request, "object.html", values)
-
-    async def _decision(self, request: web.Request) -> web.StreamResponse:
-        ordinal = int(request.match_info["ordinal"])
-        code = self._again.file if self._again is not None else None
-        values = await decision_page(self._past, ordinal, code)
-        if values is None:
-            raise _no_decision(ordinal)
-        return self._page(request, "decision.html", values)
-
-    async def _repeated(self, request: web.Request) -> web.StreamResponse:
-        ordinal = int(request.match_info.get("ordinal", 0))
-        values = await again_page(self._past, self._again, ordinal, request.query)
-        if values is None:
-            raise _no_decision(ordinal)
-        return self._page(request, "again.html", values)
-
-    async def _what_if(self, request: web.Request) -> web.StreamResponse:
-        return self._page(request, "whatif.html", await what_if_page(self._past, self._again, request.query))
-
-    async def _fields(self, request: web.Request) -> web.StreamResponse:
-        return self._page(request, "fields.html", await fields_page(self._past, request.query))
+        raise web.HTTPNotFound(text=f"there is no decision {_ordinal(request)}; those of long ago are not kept")
 
     async def _flow(self, request: web.Request) -> web.StreamResponse:
         if not isinstance(self._past, LivePast):
@@ -211,8 +196,8 @@ class PageServer:
         return web.Response(body=self._assets[name], content_type=_ASSETS[name], charset="utf-8", headers=headers)
 
 
-def _no_decision(ordinal: int) -> web.HTTPNotFound:
-    return web.HTTPNotFound(text=f"there is no decision {ordinal}; those of long ago are not kept")
+def _ordinal(request: web.Request) -> int:
+    return int(request.match_info["ordinal"])
 
 
 def _is_link(request: web.Request) -> bool:
