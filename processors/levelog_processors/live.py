@@ -47,7 +47,7 @@ class LiveIndices(Struct, eq=False):
     """Iterations whose next step somebody waits for."""
     wholes: dict[tuple[str, Any], tuple[Mapping[str, int], Mapping[Any, Collection[Any]]]] = {}
     """Indices that were read whole, with the versions of their parts, by name and type of their values."""
-    waits: Callable[[], AbstractContextManager[None]] = nullcontext
+    waits: Callable[[], AbstractContextManager[object]] = nullcontext
     """Stands around each wait for a change."""
     looking: asyncio.Task[None] | None = None
 

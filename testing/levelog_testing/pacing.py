@@ -83,12 +83,6 @@ class VirtualPauses(Pauses):
         finally:
             self._parked.discard(parked)
 
-    @contextmanager
-    def watching(self) -> Generator[None]:
-        """While something waits for an index to change."""
-        with self.waiting():
-            yield
-
     async def pause(self, event: asyncio.Event, delay: timedelta | None = None, *, counts_from: float = 0.0) -> None:
         """Wait for the event, or until so much of the simulation's time has passed."""
         if self.is_over or event.is_set() or (delay is not None and delay <= timedelta(0)):

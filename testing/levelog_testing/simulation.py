@@ -13,7 +13,7 @@ from sqlalchemy import select
 from levelog.operator import Operator
 from levelog.resources import External, Manifest, ResourceBase
 from levelog_base.wire.objects import ObjectKey
-from levelog_sandbox import StatusError
+from levelog_sandbox import StatusError, User
 from levelog_store.tables import intents
 from levelog_testing.clock import Clock
 from levelog_testing.loopthread import LoopThread
@@ -101,19 +101,15 @@ class Simulation:
         self, resource: type[ResourceBase], name: str, status: Mapping[str, Any], *, namespace: str = "default"
     ) -> Manifest:
         """Merge a patch into an object's status, as another controller does. Raises like `apply`."""
-        user = self._open.sandbox.user
-        kind = str(resource.resource_type.group_resource)
-        return self._in_loop(
-            lambda: user.patch(kind, name, {"status": dict(status)}, namespace=namespace, subresource="status")
-        )
+        change = {"status": dict(status)}
+        options = {"namespace": namespace, "subresource": "status"}
+        return self._as_user(resource, lambda user, kind: user.patch(kind, name, change, **options))
 
     def patch(
         self, resource: type[ResourceBase], name: str, change: Mapping[str, Any], *, namespace: str = "default"
     ) -> Manifest:
         """Merge a patch into an object, like somebody who edits it by hand."""
-        user = self._open.sandbox.user
-        kind = str(resource.resource_type.group_resource)
-        return self._in_loop(lambda: user.patch(kind, name, dict(change), namespace=namespace))
+        return self._as_user(resource, lambda user, kind: user.patch(kind, name, dict(change), namespace=namespace))
 
     def mutate(self, resource: type[ResourceBase], change: Callable[[Manifest], Manifest]) -> None:
         """Change every later write of a resource by a function, as a mutating webhook does."""
@@ -122,15 +118,11 @@ class Simulation:
 
     def delete(self, resource: type[ResourceBase], name: str, *, namespace: str = "default") -> None:
         """Delete an object and its dependents, as a user does. Raises like `apply`, also for an absent object."""
-        kind = str(resource.resource_type.group_resource)
-        user = self._open.sandbox.user
-        self._in_loop(lambda: user.delete(kind, name, namespace=namespace))
+        self._as_user(resource, lambda user, kind: user.delete(kind, name, namespace=namespace))
 
     def objects(self, resource: type[ResourceBase]) -> list[Manifest]:
         """Every object of a resource, by namespace and name."""
-        kind = str(resource.resource_type.group_resource)
-        user = self._open.sandbox.user
-        return self._in_loop(lambda: user.list(kind))
+        return self._as_user(resource, lambda user, kind: user.list(kind))
 
     def observe(self, record: type[External], records: Iterable[External]) -> None:
         """Let a source list this set of records; a record that is no longer in it is gone.
@@ -264,6 +256,10 @@ class Simulation:
                 f"refuse {target}: the cluster serves no resource {resource!r}: write its plural, and its group if it "
                 "has one, as in pods/default/shop-0 or webs.example.com/default/shop"
             ) from error
+
+    def _as_user(self, resource: type[ResourceBase], act: Callable[[User, str], T]) -> T:
+        user, kind = self._open.sandbox.user, str(resource.resource_type.group_resource)
+        return self._in_loop(lambda: act(user, kind))
 
     def _in_loop(self, function: Callable[[], T]) -> T:
         async def call() -> T:

@@ -93,27 +93,12 @@ class World:
         """The functions in place of effects."""
         self._records: list[LoggedRecord] = []
         """The log, as far as record handlers are called."""
-        self._delivery = Delivery(
-            database,
-            scope,
-            program,
-            self._read_object,
-            patience=None,
-            clock=clock,
-            call=self.effects.unrecorded_function,
-        )
+        calling = {"patience": None, "clock": clock, "call": self.effects.unrecorded_function}
+        self._delivery = Delivery(database, scope, program, self._read_object, **calling)
         self._delivered_to = 0
-        self._timers = Timers(
-            database,
-            scope,
-            program,
-            self.engine.whole,
-            patience=None,
-            clock=clock,
-            call=self.effects.unrecorded_function,
-        )
+        self._timers = Timers(database, scope, program, self.engine.whole, **calling)
         self._pauses = VirtualPauses(clock)
-        self.live.waits = self._pauses.watching
+        self.live.waits = self._pauses.waiting
         self._outbox = Outbox(database, scope, _PROCESS, ActuatorSettings())
         self.caller = caller_for(
             self._outbox,
