@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import msgspec
-
 from levelog.handlers.callnames import shown_write
 from levelog_base.errors import ConfigurationError
 from levelog_history.differences import drift_text
@@ -99,7 +97,7 @@ async def _steps(past: Past, given: dict[str, str], moment: Moment | None) -> di
 
 def _row(place: LevelPlace) -> dict[str, Any]:
     line = place.line
-    drift = drift_text(msgspec.json.decode(line.drift, type=dict[str, list[str]])) if line.drift else ""
+    drift = drift_text(line.differing)
     others = [each for each in line.writes if each.target not in line.reason]  # the reason links to those in it
     waits = [_wait(line.view, each) for each in others[:_MOST_WRITES]]
     return {

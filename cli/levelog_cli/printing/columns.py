@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import msgspec
-
 from levelog_base.counting import counted
 from levelog_base.secrets.scrubbing import is_redacted
 from levelog_base.wire.objects import CLUSTER_SCOPE
@@ -43,7 +41,7 @@ def level_rows(found: Sequence[tuple[Scope, LevelLine | Decision]], *, has_sever
 def level_cells(level: LevelLine | Decision) -> list[str]:
     """The cells below `LEVEL_COLUMNS`."""
     reason = level.told_reason if isinstance(level, LevelLine) else level.reason
-    return [level.view, level.parent, level.status, str(level.round), _drift(level), reason]
+    return [level.view, level.parent, level.status, str(level.round), drift_text(level.differing), reason]
 
 
 def print_levels(found: Sequence[tuple[Scope, LevelLine | Decision]], nothing: str, *, has_several: bool) -> None:
@@ -56,10 +54,6 @@ def print_levels(found: Sequence[tuple[Scope, LevelLine | Decision]], nothing: s
     sys.stdout.writelines(f"{line}\n" for line in lines)
     if is_narrow() and any(f"/{CLUSTER_SCOPE}/" in each.parent for _, each in found):
         print_line("", f"{CLUSTER_SCOPE} stands for no namespace")
-
-
-def _drift(level: LevelLine | Decision) -> str:
-    return drift_text(msgspec.json.decode(level.drift, type=dict[str, list[str]]) if level.drift else {})
 
 
 def print_blanks(levels: LevelsNow) -> None:

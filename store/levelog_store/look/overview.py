@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 from sqlalchemy import and_, func, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,7 +19,7 @@ from levelog_store.look.contact import listed_resources
 from levelog_store.look.queues import Queue, read_queues
 from levelog_store.owners.handlers import Handler, by_name
 from levelog_store.owners.promotion import read_handlers
-from levelog_store.rows import Scope, ViewParent
+from levelog_store.rows import Scope, Verdict, ViewParent
 from levelog_store.tables import backfills, intents, levels, wakeups
 
 _SETTLING: Final = constant("settling")
@@ -46,19 +46,14 @@ class WriteLine(Struct, frozen=True, kw_only=True):
     """That has claimed it, and is there; empty: none."""
 
 
-class LevelLine(Struct, frozen=True, kw_only=True):
+class LevelLine(Verdict, frozen=True, kw_only=True):
     """One level, as it is shown; a parent that was never evaluated is `blocked`."""
 
     view: str
     """Operator and view, `webs/pods`."""
     parent: str
-    status: str
-    reason: str = ""
     queued: str = ""
     """What follows on the reason and changes all the time: how many calls of the same effect run and wait."""
-    drift: bytes | None = None
-    """JSON: keys that are missing, extra and changed."""
-    round: int = 0
     evaluated_at: datetime | None = None
     since: datetime | None = None
     """When it came to its status; None: it is not known."""
@@ -66,7 +61,7 @@ class LevelLine(Struct, frozen=True, kw_only=True):
     """How often a level that failed was tried; None: it is not tried again."""
     position: int | None = None
     """Position of a call that leaves no records, and whose object is held while it fails or runs; None: a level."""
-    writes: list[WriteLine] = []
+    writes: list[WriteLine] = field(default_factory=list)
     """Writes that the level waits for, and those of its last round that failed."""
 
     @property
