@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from levelog.selectors import ABSENT, PRESENT, Value, holds
 from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey
 from levelog_base.wire.records import LoggedRecord
@@ -61,7 +62,7 @@ def label_selector(text: str) -> Callable[[Mapping[str, Any]], bool]:
 
     def is_selected(manifest: Mapping[str, Any]) -> bool:
         labels: Mapping[str, str] = manifest.get("metadata", {}).get("labels") or {}
-        return all(requirement(labels) for requirement in requirements)
+        return all(holds(wanted, labels.get(key)) for key, wanted in requirements)
 
     return is_selected
 
@@ -71,7 +72,7 @@ def has_any(selected: Sequence[Selected], key: ObjectKey) -> bool:
     return any(each.has(key) for each in selected)
 
 
-def _requirement(part: str, text: str) -> Callable[[Mapping[str, str]], bool]:
+def _requirement(part: str, text: str) -> tuple[str, Value]:
     found = _REQUIREMENT.fullmatch(part)
     if found is None or (found["not"] and found["how"]):
         raise ConfigurationError(
@@ -79,12 +80,8 @@ def _requirement(part: str, text: str) -> Callable[[Mapping[str, str]], bool]:
         )
     key, value, how = found["key"], found["value"], found["how"]
     if how == "!=":
-        return lambda labels: labels.get(key) != value
-    if how:
-        return lambda labels: labels.get(key) == value
-    if found["not"]:
-        return lambda labels: key not in labels
-    return lambda labels: key in labels
+        return key, lambda label: label != value
+    return key, value if how else ABSENT if found["not"] else PRESENT
 
 
 class Shown:
