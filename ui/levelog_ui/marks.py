@@ -1,6 +1,6 @@
 """The marks of a story, in order, to be drawn and listed: records, decisions and receipts, with their causes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, cast
 
@@ -110,7 +110,7 @@ def marks_of(story: Story) -> list[Mark]:
         marks.append(mark)
     names = {mark.number: mark.id for mark in reversed(marks)}
     decisions = [_decision_mark(each, names) for _, each in concerning]
-    return _merged(marks, decisions)
+    return sorted([*marks, *decisions], key=lambda mark: (mark.number, mark.is_decision))
 
 
 def why_marks(story: Story, marks: Sequence[Mark]) -> list[Mark]:
@@ -277,14 +277,3 @@ def level_lane(view: str, parent: str) -> str:
 def _few(texts: Sequence[str]) -> list[str]:
     more = len(texts) - _MOST_FIELDS
     return [*texts[:_MOST_FIELDS], *([f"and {more} more"] if more > 0 else [])]
-
-
-def _merged(marks: Sequence[Mark], decisions: Iterable[Mark]) -> list[Mark]:
-    """Both in one order: a decision behind the records up to its number."""
-    found: list[Mark] = []
-    ahead = list(decisions)
-    for mark in marks:
-        while ahead and ahead[0].number < mark.number:
-            found.append(ahead.pop(0))
-        found.append(mark)
-    return found + ahead
