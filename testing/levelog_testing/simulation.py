@@ -131,7 +131,7 @@ class Simulation:
         a record that cannot be recorded.
         """
         world = self._open
-        self._call(world.observe(world.externals.observe(record, records, self.now)))
+        self._call(world.fold(world.externals.observe(record, records, self.now)))
 
     def poll(self, record: type[External]) -> None:
         """Call the source of a class once, as ingest does; an exception has the effect of `fail_source`."""
@@ -140,7 +140,7 @@ class Simulation:
     def fail_source(self, record: type[External], error: str) -> None:
         """Let the source of a class fail: its records stay, and indices of them are stale until it answers again."""
         world = self._open
-        self._call(world.observe(world.externals.lose(record, error, self.now)))
+        self._call(world.fold(world.externals.lose(record, error, self.now)))
 
     def refuse(self, status: int, *, target: str = "", times: int = -1) -> None:
         """Let the cluster answer the operator's writes with an HTTP status instead of carrying them out.
@@ -245,7 +245,7 @@ class Simulation:
 
     async def _poll(self, record: type[External]) -> None:
         world = self._open
-        await world.observe(await world.externals.poll(record, self.now))
+        await world.fold(await world.externals.poll(record, self.now))
 
     def _check_served(self, key: ObjectKey, target: str) -> None:
         user, resource = self._open.sandbox.user, str(key.group_resource)

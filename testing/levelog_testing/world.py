@@ -1,7 +1,7 @@
 """The parts of a simulation: a sandbox cluster, SQLite tables, and the live code that folds, decides and sends."""
 
 import tempfile
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -30,6 +30,7 @@ from levelog_base.wire.records import (
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
+    ReceiptNoted,
     Record,
     SyncFinished,
     SyncStarted,
@@ -121,7 +122,7 @@ class World:
         self._postponed: dict[str, datetime] = {}
         self._written: set[int] = set()
         """resourceVersions of the operator's own writes."""
-        self._withheld: list[tuple[int, int, Record]] = []
+        self._withheld: list[tuple[int, Record]] = []
 
     async def begin(self) -> None:
         """Take the partitions and list every resource, empty as it is."""
@@ -138,7 +139,7 @@ class World:
             resource = GroupResource.parse(name)
             begun.append(SyncStarted(resource=resource, sync_id=name, time=self.clock()))
             ended.append(SyncFinished(resource=resource, sync_id=name, version=Version(0), time=self.clock()))
-        await self._fold([(partition, mark) for mark in (*begun, *ended) for partition in range(PARTITIONS)])
+        await self.fold([*begun, *ended])
 
     async def close(self) -> None:
         """End what runs of the user's functions."""
@@ -181,22 +182,13 @@ class World:
         self.clock.now = time
         self._pauses.wake()
         if self.program.expires:
-            marks = [
+            marks: list[Record] = [
                 BookmarkNoted(resource=GroupResource.parse(name), version=Version(0), time=time)
                 for name in self.program.resources
             ]
             marks += [self.externals.bookmark(n, time) for n in self.program.sources if n not in self.externals.lost]
-            await self._fold([(partition, mark) for mark in marks for partition in range(PARTITIONS)])
+            await self.fold(marks)
         await self.run()
-
-    async def observe(self, records: Sequence[Record]) -> None:
-        """Fold what was said of external records."""
-        for record in records:
-            match record:
-                case ObjectSeen(key=key) | ObjectDeleted(key=key):
-                    await self._fold([(partition_of(key, PARTITIONS), record)])
-                case _:
-                    await self._fold([(partition, record) for partition in range(PARTITIONS)])
 
     def user_apply(self, manifest: Manifest) -> Manifest:
         """Apply a manifest as a user."""
@@ -233,19 +225,19 @@ class World:
         for name, resource in self.program.resources.items():
             for each in self.sandbox.changes(name, since=self._revisions[name]):
                 self._revisions[name] = each.revision
-                found.append((each.revision, *self._record(resource, each.type, each.shown.encoded)))
+                found.append((each.revision, self._record(resource, each.type, each.shown.encoded)))
         if not self.is_echoing:
             self._withheld = [each for each in found if each[0] in self._written]
             found = [each for each in found if each[0] not in self._written]
         found.sort(key=lambda each: each[0])
         if found:
-            await self._fold([(partition, record) for _, partition, record in found])
+            await self.fold([record for _, record in found])
         return bool(found)
 
-    def _record(self, resource: ResourceType, kind: str, body: bytes) -> tuple[int, Record]:
+    def _record(self, resource: ResourceType, kind: str, body: bytes) -> Record:
         trimmed = trim(body, api_version=resource.api_version, kind=resource.kind)
         key = ObjectKey(group=resource.group, resource=resource.plural, namespace=trimmed.namespace, name=trimmed.name)
-        record = (ObjectDeleted if kind == "DELETED" else ObjectSeen)(
+        return (ObjectDeleted if kind == "DELETED" else ObjectSeen)(
             key=key,
             uid=trimmed.uid,
             version=trimmed.version,
@@ -254,20 +246,15 @@ class World:
             written=trimmed.written,
             body=REDACTOR.redact_body(key.group_resource, trimmed.body),
         )
-        return partition_of(key, PARTITIONS), record
 
-    async def _fold(self, records: Sequence[tuple[int, Record]]) -> None:
-        logged: list[LoggedRecord] = []
-        for partition, record in records:
-            self._sequence += 1
-            logged.append(
-                LoggedRecord(
-                    sequence=LogSequence(self._sequence),
-                    partition=Partition(partition),
-                    record_id=str(self._sequence),
-                    record=record,
-                )
-            )
+    async def fold(self, records: Sequence[Record]) -> None:
+        """Log records, in the partition of their object or else in all, and fold them."""
+        placed = [(partition, record) for record in records for partition in _partitions_of(record)]
+        logged = [
+            LoggedRecord(sequence=LogSequence(at), partition=Partition(partition), record_id=str(at), record=record)
+            for at, (partition, record) in enumerate(placed, start=self._sequence + 1)
+        ]
+        self._sequence += len(logged)
         if self.program.record_handlers:
             self._records += logged
         folded = self.engine.fold(logged)
@@ -368,7 +355,7 @@ class World:
         receipt = result.receipt(self.scope.application, self.clock(), _PROCESS)
         if intent.verb == "call":
             await self._outbox.write(store_receipts, _PROCESS, [(receipt, result.intent.claim)], is_relayed=True)
-        await self._fold([(intent.partition, receipt)])
+        await self.fold([receipt])
         return True
 
 
@@ -468,6 +455,11 @@ class _NoNotifier(Notifier):
 
     def __init__(self) -> None:
         self._listeners = {}
+
+
+def _partitions_of(record: Record) -> Collection[int]:
+    key = record.parent if isinstance(record, ReceiptNoted) else getattr(record, "key", None)
+    return range(PARTITIONS) if key is None else (partition_of(key, PARTITIONS),)
 
 
 def _refused(refusals: Sequence[Refusal], verb: str, resource: str, namespace: str, name: str) -> int:  # noqa: ARG001
