@@ -44,12 +44,6 @@ class DecisionEntry(Struct, frozen=True, kw_only=True):
         """
         return self.decision.seen_to
 
-    def is_after(self, moment: Moment) -> bool:
-        """Tell whether it was made after a moment."""
-        if moment.time is not None:
-            return self.decision.decided_at > moment.time
-        return self.after >= moment.sequence
-
     def is_about(self, is_shown: IsShown) -> bool:
         """Tell whether it was made on an object that is shown, or wrote to one."""
         return is_shown(self.decision.parent) or any(is_shown(asked.target) for asked in self.writes)
@@ -102,7 +96,9 @@ async def interleaved(
 
 def is_after(moment: Moment, entry: AnyEntry, sequence: int) -> bool:
     """Tell whether an entry came after a moment."""
-    return entry.is_after(moment) if isinstance(entry, DecisionEntry) else moment.is_before(sequence, entry.time)
+    if not isinstance(entry, DecisionEntry):
+        return moment.is_before(sequence, entry.time)
+    return moment.is_before(entry.after + 1, entry.decision.decided_at)  # it stands behind the record that it saw
 
 
 async def object_at(

@@ -169,20 +169,15 @@ def _past_intent(entry: DecisionEntry, number: int, asked: Asked, noted: tuple[i
     states = {"written": "settled", "unchanged": "settled", "gone": "settled"}
     state = states.get(receipt.outcome, "failed") if receipt else "satisfied" if is_satisfied else "pending"
     return PastIntent(
-        key=asked.key,
-        view=entry.decision.view,
-        parent=entry.decision.parent,
-        verb=asked.verb,
-        target=asked.target,
+        **{name: getattr(asked, name) for name in ("key", "verb", "target")},
+        **{name: getattr(entry.decision, name) for name in ("view", "parent", "round", "decided_at")},
         is_watched=asked.verb != "call",
         state=state,
         error=receipt.error if receipt else "",
         result_uid=receipt.target_uid if receipt else "",
         result_version=receipt.target_version if receipt else 0,
-        round=entry.decision.round,
         ordinal=number,
         target_uid="",
         attempts=receipt.attempts if receipt else 0,
-        decided_at=entry.decision.decided_at,
         receipt=None,
     )

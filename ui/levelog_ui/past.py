@@ -21,7 +21,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import PastIntent
 from levelog_store.look.levelpages import ALL, LevelQuery, count_levels, read_level_page, read_unlevelled
 from levelog_store.look.overview import LevelLine, with_waits
-from levelog_store.look.recall import Woke, read_intents, read_parent, read_woke, take_woke
+from levelog_store.look.recall import Woke, read_intents, read_parent, read_woke
 from levelog_store.look.refusals import FailedBefore, read_refusals
 from levelog_store.owners.handlers import UNRECORDED
 from levelog_store.owners.promotion import read_handlers
@@ -143,8 +143,7 @@ class LivePast:
         """Records that woke levels, by sequence: at least those that came after a moment."""
         found: dict[int, Woke] = {}
         for scope in self.scopes:
-            for sequence, came in (await read_woke(self.database, scope, start.time)).items():
-                take_woke(found, [sequence] * came.led, [sequence], has_written=came.wrote)
+            await read_woke(found, self.database, scope, start.time)
         return found
 
     async def views(self) -> list[str]:

@@ -139,13 +139,12 @@ class Woke(Struct, frozen=True):
     wrote: bool = False
 
 
-async def read_woke(database: Database, scope: Scope, since: datetime | None) -> dict[int, Woke]:
-    """Records that woke levels, by sequence; those that only decisions before a moment have seen are missing."""
+async def read_woke(found: dict[int, Woke], database: Database, scope: Scope, since: datetime | None) -> None:
+    """Add records that woke levels, by sequence; those that only decisions before a moment have seen are missing."""
     table = decisions.c
     query = select(table.causes, table.cause, table.suppressed, table.intents).where(table.scope == scope.number)
     if since is not None:
         query = query.where(table.decided_at >= since)
-    found: dict[int, Woke] = {}
     async with database.reading() as connection:
         in_vain = select(levels.c.suppressed).where(levels.c.scope == scope.number, levels.c.suppressed != "")
         for text in (await connection.execute(in_vain)).scalars():
@@ -155,7 +154,6 @@ async def read_woke(database: Database, scope: Scope, since: datetime | None) ->
             vain = read_causes(suppressed).sequences
             led = set(read_causes(causes, newest=cause).sequences) - set(vain)
             take_woke(found, led, vain, has_written=bool(_KEYS.decode(keys)))
-    return found
 
 
 def take_woke(found: dict[int, Woke], led: Iterable[int], vain: Iterable[int], *, has_written: bool) -> None:
