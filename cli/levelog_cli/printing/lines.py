@@ -20,15 +20,15 @@ def print_lines(lines: Iterable[str]) -> None:
     sys.stdout.writelines(f"{escaped(line)}\n" for line in lines)
 
 
-def print_json(plain: object) -> None:
-    """Print one line of JSON."""
-    print_lines([msgspec.json.encode(plain).decode()])
+def print_json(*plain: object) -> None:
+    """Print a line of JSON for each value."""
+    print_lines(msgspec.json.encode(each).decode() for each in plain)
 
 
-def print_answer(plain: object, lines: Iterable[str], *, as_json: bool) -> None:
-    """Print the plain answer if JSON is asked for, else the lines, which are not escaped yet."""
+def print_answer(*plain: object, lines: Iterable[str], as_json: bool) -> None:
+    """Print the plain answers if JSON is asked for, else the lines, which are not escaped yet."""
     if as_json:
-        print_json(plain)
+        print_json(*plain)
     else:
         print_lines(lines)
 

@@ -45,8 +45,7 @@ async def watch_levels(settings: Settings, wanted: LevelQuery, *, as_json: bool 
         async with aclosing(changes(database, scopes, wanted)) as changing:
             async for levels in changing:
                 if as_json:
-                    for each in levels_plain(levels):
-                        print_json(each)
+                    print_json(*levels_plain(levels))
                 else:
                     table.add(level_rows(levels.lines, has_several=has_several))
                 sys.stdout.flush()

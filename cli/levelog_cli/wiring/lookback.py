@@ -1,11 +1,11 @@
 """What happened, and why: log and database are opened, the history is asked, and its answer printed."""
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -91,15 +91,7 @@ async def show_why(settings: Settings, question: Question, *, is_full: bool, as_
                 explained = await looking.decisions(level, question)
                 answer = [explained_plain(level, each) for each in explained]
                 lines = explained_lines(level.decisions[-1], explained, target=level.target, is_full=is_full)
-            _print(answer, lines, as_json=as_json)
-
-
-def _print(answer: Sequence[dict[str, Any]], lines: Iterable[str], *, as_json: bool) -> None:
-    if as_json:
-        for each in answer:
-            print_json(each)
-    else:
-        print_lines(lines)
+            print_answer(*answer, lines=lines, as_json=as_json)
 
 
 async def show_levels(settings: Settings, wanted: LevelQuery, *, as_json: bool) -> None:
@@ -141,13 +133,13 @@ async def show_writers(settings: Settings, objects: Sequence[str], *, since: str
         async for revision in revisions_after(source, selected, start):
             (writers if objects else contests).take(revision)
     if not objects:
-        print_answer(contests.found(), contests_lines(contests.found()), as_json=as_json)
+        print_answer(contests.found(), lines=contests_lines(contests.found()), as_json=as_json)
         return
     found = writers.found()
     if not found and not as_json:
         when = f" since {start}" if since else ""
         raise ConfigurationError(f"the log shows no write to {' or '.join(map(str, selected))}{when}")
-    print_answer(found, writers_lines(found), as_json=as_json)
+    print_answer(found, lines=writers_lines(found), as_json=as_json)
 
 
 async def show_history(
@@ -182,7 +174,7 @@ async def show_history(
             has_any_entry |= not isinstance(entry, Missing)
             if start is None or is_after(start, entry, sequence):
                 answer = [entry_plain(entry, sequence)] if as_json else []
-                _print(answer, timeline.lines(entry, sequence), as_json=as_json)
+                print_answer(*answer, lines=timeline.lines(entry, sequence), as_json=as_json)
                 if wanted.is_followed:
                     sys.stdout.flush()
         if not has_any_entry:
@@ -214,7 +206,7 @@ async def show_object(
     if blamed:
         fields = blame.of(blamed)
         answer = [{"field": path, "value": value, **plain(revision)} for path, value, revision in fields]
-        print_answer(answer, blame_lines(fields), as_json=as_json)
+        print_answer(answer, lines=blame_lines(fields), as_json=as_json)
     elif as_json:
         print_lines([revision.body.decode()])
     else:

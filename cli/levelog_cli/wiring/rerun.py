@@ -93,7 +93,7 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
             f"no decision of application {first.name} was recorded {chosen}: it decides on objects of "
             f"{', '.join(parents)}"
         )
-    print_answer(plain(report), report_lines(report), as_json=as_json)
+    print_answer(plain(report), lines=report_lines(report), as_json=as_json)
     return report.is_same
 
 
@@ -167,7 +167,7 @@ async def plan_changes(settings: Settings, files: Sequence[Path], *, allows_netw
     Raises ConfigurationError if the database does not hold the application, or on several clusters.
     """
     found = await planned(settings, load_application(settings, files), allows_network=allows_network, course=Course())
-    print_answer(plain(found), plan_lines(found), as_json=as_json)
+    print_answer(plain(found), lines=plan_lines(found), as_json=as_json)
     return found.is_same
 
 

@@ -41,7 +41,7 @@ async def show_what_if(
         history = await source.recorded()
         found = [each async for each in versions.differing(history, edits)]
     answer = {"is_same": not found, "differing": plain(found)}
-    print_answer(answer, differing_lines(found, versions.names), as_json=as_json)
+    print_answer(answer, lines=differing_lines(found, versions.names), as_json=as_json)
     return not found
 
 
