@@ -123,13 +123,13 @@ class Runs:
 
         self._tasks[key] = asyncio.create_task(run(), name=name)
 
-    async def settle(self) -> tuple[bool, dict[str, Result]]:
+    async def settle(self) -> tuple[bool, list[Result]]:
         """Let all run until each waits, or has ended: tells whether one moved, and what came of those that ended.
 
         Raises LevelogError if one waits for something else.
         """
         if not self._tasks:
-            return False, {}
+            return False, []
         end = asyncio.get_running_loop().time() + PATIENCE.total_seconds()
         has_moved = False
         while True:
@@ -139,7 +139,7 @@ class Runs:
             done = {key for key, task in self._tasks.items() if task.done()}
             busy = [key for key in self._tasks if key not in done and not self._pauses.is_at_rest(key)]
             if not busy:
-                return has_moved or bool(done), {key: self._tasks.pop(key).result() for key in done}
+                return has_moved or bool(done), [self._tasks.pop(key).result() for key in done]
             has_moved = True
             left = end - asyncio.get_running_loop().time()
             if left <= 0:

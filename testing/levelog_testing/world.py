@@ -114,8 +114,6 @@ class World:
         assert self.caller.daemons is not None  # noqa: S101 - there are indices
         self._daemons = self.caller.daemons
         self._runs = Runs(self._pauses)
-        self._began: dict[str, ClaimedIntent] = {}
-        """Calls that are runs of daemons, by key."""
         self._sequence = 0
         self._revisions = dict.fromkeys(program.resources, 0)
         self.externals = Externals(program.sources)
@@ -312,14 +310,14 @@ class World:
     async def _send_one(self, intent: ClaimedIntent) -> bool:
         """Send it; tells whether more follows from that at once."""
         if self.caller.is_daemon(intent):
-            self._begin_run(intent)
+            self._postponed.pop(intent.key, None)
+            self.engine.evaluator.calls.count(intent.effect)
+            self._runs.begin(intent.key, f"daemon {intent.view} of {intent.parent}", self.caller.carry_out(intent))
             return True
         if intent.verb == "call":
-            self.effects.require(f"{intent.view.partition('/')[0]}/{ObjectKey.parse(intent.target).resource}")
-            result = await self.caller.carry_out(intent)
-        else:
-            result = await self._sender.carry_out(intent, lambda: True)
-        return await self._conclude(intent, result)
+            self.effects.require(intent.effect)
+            return await self._conclude(await self.caller.carry_out(intent))
+        return await self._conclude(await self._sender.carry_out(intent, lambda: True))
 
     async def _send_for_call(self, order: Order) -> Result:
         result = await self._sender.send(order, lambda: True)
@@ -327,24 +325,17 @@ class World:
             self._written.add(result.version)
         return result
 
-    def _begin_run(self, intent: ClaimedIntent) -> None:
-        """Let a daemon run."""
-        self._postponed.pop(intent.key, None)
-        name = ObjectKey.parse(intent.target).resource
-        self.engine.evaluator.calls.count(f"{intent.view.partition('/')[0]}/{name}")
-        self._runs.begin(intent.key, f"daemon {intent.view} of {intent.parent}", self.caller.carry_out(intent))
-        self._began[intent.key] = intent
-
     async def _settle_daemons(self) -> bool:
         """Show daemons the levels that they wait for, and let them run until all wait; tells whether one moved."""
         has_news = await self._daemons.levels.look()
         has_moved, ended = await self._runs.settle()
-        for key, result in ended.items():
-            await self._conclude(self._began.pop(key), result)
+        for result in ended:
+            await self._conclude(result)
         return has_news or has_moved
 
-    async def _conclude(self, intent: ClaimedIntent, result: Result) -> bool:
+    async def _conclude(self, result: Result) -> bool:
         """Give an intent back, or fold its receipt; tells whether it has ended, or its level may withdraw it now."""
+        intent = result.intent
         if isinstance(result, Later):
             due_at = self._postponed[intent.key] = self.clock() + result.delay
             await self._outbox.write(postpone, _PROCESS, [result.postponement])  # by the database's clock
@@ -354,7 +345,7 @@ class World:
         self._written.add(result.version)
         receipt = result.receipt(self.scope.application, self.clock(), _PROCESS)
         if intent.verb == "call":
-            await self._outbox.write(store_receipts, _PROCESS, [(receipt, result.intent.claim)], is_relayed=True)
+            await self._outbox.write(store_receipts, _PROCESS, [(receipt, intent.claim)], is_relayed=True)
         await self.fold([receipt])
         return True
 
