@@ -1,7 +1,6 @@
 """What an API server was asked, read from its audit log."""
 
 import os
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +24,15 @@ rules:
 
 
 class AuditedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """An answered request; `group` is empty for the core group, `name` for lists and for generated names."""
+    """An answered request; `name` is empty for lists and for generated names."""
 
-    at: datetime
     verb: str
     user: str
     user_agent: str
     code: int
-    group: str
     resource: str
     subresource: str
-    namespace: str
     name: str
-    uri: str
 
     @property
     def is_write(self) -> bool:
@@ -47,17 +42,13 @@ class AuditedRequest(msgspec.Struct, frozen=True, kw_only=True):
 def _answered(line: dict[str, Any]) -> AuditedRequest:
     about = line.get("objectRef", {})
     return AuditedRequest(
-        at=datetime.fromisoformat(line["requestReceivedTimestamp"]),
         verb=line["verb"],
         user=line.get("user", {}).get("username", ""),
         user_agent=line.get("userAgent", ""),
         code=line.get("responseStatus", {}).get("code", 0),
-        group=about.get("apiGroup", ""),
         resource=about.get("resource", ""),
         subresource=about.get("subresource", ""),
-        namespace=about.get("namespace", ""),
         name=about.get("name", ""),
-        uri=line["requestURI"],
     )
 
 

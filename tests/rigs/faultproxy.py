@@ -14,7 +14,7 @@ from yarl import URL
 from rigs.apirequests import ApiRequest, RequestReader, Where
 from rigs.askonce import ask_once
 from rigs.exchanges import Answered, Exchange, ExchangeLog, answered
-from rigs.faults import Action, Delay, FailAfter, FailBefore, ForwardTwice, Hold, Refuse, Rule, Stage, Strike
+from rigs.faults import Action, FailAfter, FailBefore, ForwardTwice, Hold, Refuse, Rule, Stage, Strike
 from rigs.hangups import HangUp, hang_up
 from rigs.kubeconfig import write_kubeconfig
 from rigs.proxiedwatch import ProxiedWatch
@@ -202,14 +202,12 @@ class FaultProxy:
 
     async def _goes_on(self, rule: Rule | None, stage: Stage, request: ApiRequest) -> bool:
         """Carry out an action that takes time, or calls something, if this is its stage; whether anything follows."""
-        if rule is None or not isinstance(rule.action, Hold | Delay | Strike) or rule.action.stage != stage:
+        if rule is None or not isinstance(rule.action, Hold | Strike) or rule.action.stage != stage:
             return True
         rule.applied.append(request)
         match rule.action:
             case Hold():
                 await rule.released()
-            case Delay(seconds=seconds):
-                await asyncio.sleep(seconds)
             case Strike(call=call, is_last=is_last):
                 try:
                     call()

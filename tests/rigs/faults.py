@@ -66,14 +66,6 @@ class Hold:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delay:
-    """Go on after a time."""
-
-    seconds: float
-    stage: Stage = "request"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Strike:
     """Call a function, such as one that kills a process, and go on, or close the connection if it `is_last`.
 
@@ -133,7 +125,6 @@ Action = (
     | FailBefore
     | FailAfter
     | Hold
-    | Delay
     | Strike
     | ForwardTwice
     | DropWatch

@@ -21,7 +21,7 @@ from rigs.leasing import SCOPE
 from rigs.rowcounts import fill, numbered, work_of
 from rigs.webs import receipt
 
-FEW, MANY = 1_000, 10_000
+FEW, MANY = 500, 5_000
 LEASE = timedelta(seconds=30)
 PARTITIONS = list(range(16))
 
