@@ -20,7 +20,7 @@ from levelog_base.wire.records import (
 )
 from levelog_base.wire.subjects import partition_of
 from levelog_log.doubts import Doubts
-from rigs.machine.cluster import GROUP, Cluster, Happening, recorded
+from rigs.machine.cluster import GROUP, KINDS, Cluster, Happening, recorded
 
 PARTITIONS: Final = 2
 CLUSTER: Final = ClusterUid("machine")
@@ -107,18 +107,14 @@ class Ingest:
         """Tell whether the resource was listed."""
         return resource in self._seen_to
 
-    def untold(self, resource: str) -> list[Happening]:
-        """What the watch has still to tell."""
-        since = self._seen_to[resource]
-        found = [h for h in self._cluster.happenings if h.key.resource == resource and h.revision > since]
-        return [h for h in found if self._is_watched(h.key)]
-
     def _is_watched(self, key: ObjectKey) -> bool:
         return not self.namespaces or key.namespace in self.namespaces
 
     def watch(self, resource: str, most: int = 1000) -> bool:
         """Record what the watch tells next; whether there was anything."""
-        found = self.untold(resource)[:most] if self.is_watching(resource) else []
+        since = self._seen_to.get(resource)
+        told = (h for h in self._cluster.happenings if since is not None and h.revision > since)
+        found = [h for h in told if h.key.resource == resource and self._is_watched(h.key)][:most]
         for happening in found:
             self._record(happening, "watch")
             self._seen_to[resource] = happening.revision
@@ -144,6 +140,11 @@ class Ingest:
                 )
             )
             self._seen_to[resource] = self._cluster.revision
+
+    def list_again(self) -> None:
+        """Record a list of each resource that is watched."""
+        for resource in filter(self.is_watching, KINDS):
+            self.list(resource)
 
     def repeat(self, number: int) -> None:
         """Record again what was recorded, counted from the newest."""

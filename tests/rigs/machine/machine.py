@@ -386,9 +386,7 @@ class LevelsMachine(SteppedMachine[World]):
         """The namespace is not watched for a while, in which a Web may change."""
         for namespaces in (("other",), ()):
             self.world.ingest.namespaces = namespaces
-            for resource in KINDS:
-                if self.world.ingest.is_watching(resource):
-                    self.world.ingest.list(resource)
+            self.world.ingest.list_again()
             if then != "watch":
                 self._run(self._followed(then))
             for change in changes if namespaces else ():

@@ -142,16 +142,12 @@ class World(StepWorld):
     def expire_records(self) -> None:
         """Let all records of the log expire; what is watched is listed again, so that the log holds lists."""
         self.log.expire()
-        for resource in KINDS:
-            if self.ingest.is_watching(resource):
-                self.ingest.list(resource)
+        self.ingest.list_again()
 
     async def restore_log(self, lost: int) -> None:
         """Let the log lose its newest records, and list again what is watched: tables that have more begin anew."""
         left = self.log.restore(lost)
-        for resource in KINDS:
-            if self.ingest.is_watching(resource):
-                self.ingest.list(resource)
+        self.ingest.list_again()
         if max((await self.tables()).checkpoints.values(), default=0) > left:
             await self._share()
             worker = next(each for each in self.workers.values() if each.epochs)
