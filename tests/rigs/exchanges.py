@@ -58,9 +58,8 @@ class ExchangeLog:
         """Writes after which the object was another one; only requests whose number is above `since`.
 
         Told from the versions in the answers: one that was in no earlier answer to a write of that object, and is not
-        among those that `others` have written. So the first
-        write of an object counts even if it changed nothing, and a write that changed nothing counts if somebody else
-        wrote before it. Deletions count whenever they are answered below 300.
+        among those that `others` have written. So the first write of an object counts even if it changed nothing, and
+        one after somebody else's write does. Deletions count whenever they are answered below 300.
         """
         versions: dict[tuple[str, str, str], set[str]] = {}
         found: list[ApiRequest] = []

@@ -18,6 +18,10 @@ def hang_up(transport: asyncio.BaseTransport | None, how: HangUp) -> None:
     if how == "fin":
         transport.close()
         return
-    endpoint = transport.get_extra_info("socket")
-    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    end_by_reset(transport.get_extra_info("socket"))
     transport.abort()
+
+
+def end_by_reset(endpoint: socket.socket) -> None:
+    """Let the peer see a reset when the socket is closed."""
+    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

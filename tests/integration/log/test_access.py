@@ -5,7 +5,6 @@ import inspect
 import json
 import shutil
 import socket
-import struct
 from datetime import timedelta
 from pathlib import Path
 from unittest.mock import AsyncMock, patch
@@ -22,6 +21,7 @@ from levelog_log.transport.connection import Connection, connect
 from levelog_log.transport.nkeys import Nkey
 from levelog_log.transport.wire import NatsClient
 from rigs.certificates import Authority, Certified
+from rigs.hangups import end_by_reset
 from rigs.nats import NatsServer
 from rigs.natsusers import Accounts, new_seed
 from rigs.ports import free_port
@@ -261,7 +261,8 @@ async def test_a_connection_that_is_reset_while_it_is_closed_is_closed() -> None
         await client.subscribe("answers", cb=AsyncMock())
         peer = await serving
         await client.publish("questions")
-        hang_up_at_once(peer)
+        end_by_reset(peer)
+        peer.close()
         await client.close()
     assert client.is_closed
     async with asyncio.timeout(LONG.total_seconds()):
@@ -277,11 +278,6 @@ async def greet(listener: socket.socket) -> socket.socket:
         pass
     await loop.sock_sendall(peer, b"PONG\r\n")
     return peer
-
-
-def hang_up_at_once(peer: socket.socket) -> None:
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    peer.close()
 
 
 async def test_certificates_that_were_replaced_are_used(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 import asyncio
 import gc
 import socket
-import struct
 from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import timedelta
@@ -17,6 +16,7 @@ from nats.errors import FlushTimeoutError
 from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_log.transport.connection import SMALL_PAYLOAD_BYTES, Connection, connect
 from levelog_log.transport.wire import Message
+from rigs.hangups import end_by_reset
 from rigs.logs import new_log, proxied, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.ports import free_port
@@ -289,7 +289,7 @@ def test_a_connection_is_made_again_after_attempts_that_are_reset_once_greeted()
                     peer, _ = await loop.sock_accept(listener)
                     await loop.sock_sendall(peer, b'INFO {"server_id":"x","version":"2.12.0","headers":true}\r\n')
                     await turn(turns)  # each may be the one in which the client begins to answer
-                    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    end_by_reset(peer)
                     peer.close()
             await server.start()
             await connection.wait_connected()

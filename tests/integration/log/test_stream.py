@@ -35,16 +35,12 @@ async def test_records_cannot_be_deleted_or_purged(nats_server: NatsServer) -> N
         assert await stream.record_at(Sequence(1)) is not None
 
 
-async def test_another_number_of_partitions_is_refused(nats_server: NatsServer) -> None:
+async def test_another_number_of_partitions_or_age_is_refused(nats_server: NatsServer) -> None:
     async with new_log(nats_server, partitions=4) as stream:
         with pytest.raises(ConfigurationError, match="4 partitions instead of 8"):
             await ensure_stream(stream.connection, stream.cluster, partitions=8)
-
-
-async def test_another_age_is_refused(nats_server: NatsServer) -> None:
-    async with new_log(nats_server) as stream:
         with pytest.raises(ConfigurationError, match="max_age"):
-            await ensure_stream(stream.connection, stream.cluster, max_age=timedelta(days=1))
+            await ensure_stream(stream.connection, stream.cluster, partitions=4, max_age=timedelta(days=1))
 
 
 async def test_a_stream_that_is_not_levelogs_is_refused_by_what_is_wrong(nats_server: NatsServer) -> None:
