@@ -160,10 +160,10 @@ async def test_in_brief_what_only_shows_how_writes_went_is_passed_over(story: Le
         "delete pods/default/shop-2: done, seen in #",
         "=>  #  webs/pods: settling -> in_sync",
     ]
-    full = await story.ends("why", SHOP, "--full", env={"COLUMNS": "120"})
-    assert max(map(len, full.stdout.splitlines())) <= 120
+    full = await story.ends("why", SHOP, "--full", env=NARROW)
+    assert max(map(len, full.stdout.splitlines())) <= 80
     assert "is its receipt: written" in full.stdout
-    assert 'read images[["example.com","Web","default","' in full.stdout
+    assert 'images[["example.com","Web","default","' in full.stdout
 
 
 async def test_a_moment_chooses_what_held_then_or_what_came_since(story: Levelog) -> None:
