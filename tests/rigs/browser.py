@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 import shutil
 from importlib.resources import files
 from pathlib import Path
@@ -129,11 +130,13 @@ class Browser:
         found = await asyncio.to_thread(look)
         return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
 
-    async def picture(self, file: Path, *, height: int = 900) -> None:
-        """Write a PNG of what is seen, as far down as that."""
+    async def picture(self, name: str, *, height: int = 900) -> None:
+        """Write a PNG of what is seen, as far down as that, into LEVELOG_PICTURES, if somebody looks there."""
+        if not (folder := os.environ.get("LEVELOG_PICTURES")):
+            return
         clip = {"x": 0, "y": 0, "width": self._width, "height": height, "scale": 1}
         answer = await self._tell("Page.captureScreenshot", {"clip": clip})
-        await asyncio.to_thread(file.write_bytes, base64.b64decode(answer["data"]))
+        await asyncio.to_thread((Path(folder) / name).write_bytes, base64.b64decode(answer["data"]))
 
 
 TAB, ENTER = "\ue004", "\ue007"  # as WebDriver names these keys

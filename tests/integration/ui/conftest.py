@@ -1,7 +1,6 @@
 """Stories behind pages: the demo's, with a Web that is there, and that of examples/lastnight; and browsers."""
 
 import asyncio
-import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -121,11 +120,3 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[webdriver.Chro
 def browser(driver: "webdriver.Chrome") -> Callable[..., Browser]:
     """Makes a browser, to be entered."""
     return partial(Browser, driver)
-
-
-@pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    """Where pictures of pages are put: what LEVELOG_PICTURES names, to look at them."""
-    folder = Path(os.environ.get("LEVELOG_PICTURES", tmp_path))
-    folder.mkdir(exist_ok=True)
-    return folder

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ async def decision(browser: Browser) -> None:
     await browser.click(".why .decision.settling a.what")
 
 
-async def test_who_deleted_a_pod_and_what_the_operator_did(shown: Any, browser: Opens, pictures: Path) -> None:
+async def test_who_deleted_a_pod_and_what_the_operator_did(shown: Any, browser: Opens) -> None:
     async with browser() as page:
         await page.open(shown.url + POD)
         assert await page.texts("h1 .badge") == ["exists"]
@@ -35,7 +34,7 @@ async def test_who_deleted_a_pod_and_what_the_operator_did(shown: Any, browser: 
         assert "webs/pods: in_sync → settling, round 2" in decided
         assert "missing shop-1 apply pods/default/shop-1: done, seen in " in decided
         assert "pods/default/shop-1 created by operator webs, view pods" in created
-        await page.picture(pictures / "ui.png", height=700)
+        await page.picture("ui.png", height=700)
         assert await page.complaints() == []
         await page.click("svg a.dot.deleted:last-of-type, svg a.dot.deleted")
         assert await page.texts(".mark:target .what") != []
@@ -61,9 +60,7 @@ async def test_records_that_caused_nothing_are_one_line_that_can_be_opened(shown
         assert count == len(await page.texts(".mark.quiet .mark")) == 100
 
 
-async def test_a_decision_shows_inputs_both_sides_and_what_became_of_each_write(
-    shown: Any, browser: Opens, pictures: Path
-) -> None:
+async def test_a_decision_shows_inputs_both_sides_and_what_became_of_each_write(shown: Any, browser: Opens) -> None:
     async with browser() as page:
         await page.open(shown.url + POD)
         await decision(page)
@@ -72,13 +69,13 @@ async def test_a_decision_shows_inputs_both_sides_and_what_became_of_each_write(
         assert '- ["shop-1","nginx:1.29"]' in await page.shows(".changed-row", "images[")
         wrote = await page.shows("tbody tr", "apply pods/default/shop-1")
         assert re.search(r"settled \d+ written as version \d+, HTTP 201 \d+$", wrote), wrote
-        await page.picture(pictures / "decision.png")
+        await page.picture("decision.png")
         await page.click("nav.pages a[rel=next]")
         assert "in_sync" in (await page.texts("h1"))[0]
         assert await page.complaints() == []
 
 
-async def test_levels_are_chosen_in_the_address(shown: Any, browser: Opens, pictures: Path) -> None:
+async def test_levels_are_chosen_in_the_address(shown: Any, browser: Opens) -> None:
     async with browser() as page:
         await page.open(f"{shown.url}/levels?status=in_sync&order=parent")
         assert [each.split()[1] for each in await page.texts("tbody tr")] == [
@@ -91,7 +88,7 @@ async def test_levels_are_chosen_in_the_address(shown: Any, browser: Opens, pict
         failed = await page.shows("tbody tr", "failed webs.example.com/default/long-xxx")
         assert "missing long-xxx" in failed
         assert "apply pods/default/long-xxx" in failed
-        await page.picture(pictures / "levels.png")
+        await page.picture("levels.png")
         await page.open(f"{shown.url}/levels?status=any&name=shop")
         await page.click("td.name a")
         assert (await page.texts("h1"))[0].startswith("webs.example.com/default/ shop") or "shop" in (
@@ -99,14 +96,14 @@ async def test_levels_are_chosen_in_the_address(shown: Any, browser: Opens, pict
         )[0]
 
 
-async def test_levels_are_shown_as_they_were_at_a_record(shown: Any, browser: Opens, pictures: Path) -> None:
+async def test_levels_are_shown_as_they_were_at_a_record(shown: Any, browser: Opens) -> None:
     async with browser() as page:
         await page.open(shown.url + POD)
         gone = int((await page.texts(".why .mark.deleted .number"))[-1])
         await page.open(f"{shown.url}/levels?at={gone}&name=shop&status=any")
         assert await page.texts("tbody .badge") == ["settling"]
         assert await page.texts("tbody .drift") == ["missing shop-1"]
-        await page.picture(pictures / "levels-then.png")
+        await page.picture("levels-then.png")
         for _ in range(2):
             await page.click("nav.pages a[rel=prev]")
         assert await page.texts("tbody .badge") == ["in_sync"]
@@ -114,13 +111,13 @@ async def test_levels_are_shown_as_they_were_at_a_record(shown: Any, browser: Op
         assert int((await page.texts(".marks .mark:last-child .number"))[-1].replace("=>", "0")) < gone
 
 
-async def test_the_flow_has_six_stages_and_sixteen_partitions(shown: Any, browser: Opens, pictures: Path) -> None:
+async def test_the_flow_has_six_stages_and_sixteen_partitions(shown: Any, browser: Opens) -> None:
     async with browser() as page:
         await page.open(f"{shown.url}/flow")
         assert await page.texts(".stage .name") == STAGES
         assert len(await page.texts("table tbody tr")) >= 16
         assert "1 level failed" in await page.texts(".stage.broken .lag")
-        await page.picture(pictures / "flow.png")
+        await page.picture("flow.png")
         assert await page.complaints() == []
 
 
@@ -158,18 +155,14 @@ async def test_pages_tell_all_without_scripts(shown: Any, browser: Opens) -> Non
 
 
 @pytest.mark.parametrize(("width", "is_dark"), [(390, True), pytest.param(1280, False, marks=pytest.mark.long)])
-async def test_pages_fit_a_phone_and_the_dark(
-    shown: Any, browser: Opens, pictures: Path, width: int, is_dark: bool
-) -> None:
+async def test_pages_fit_a_phone_and_the_dark(shown: Any, browser: Opens, width: int, is_dark: bool) -> None:
     async with browser(width=width, is_dark=is_dark) as page:
         for path in PAGES:
             await page.open(shown.url + path)
             assert await page.script("document.documentElement.scrollWidth") <= width, path
             paper = json.loads(f"[{(await page.script('getComputedStyle(document.body).backgroundColor'))[4:-1]}]")
             assert (max(paper) < 64) is is_dark
-            await page.picture(
-                pictures / f"{path[1:40].partition('?')[0].replace('/', '-')}-{width}{'-dark' * is_dark}.png"
-            )
+            await page.picture(f"{path[1:40].partition('?')[0].replace('/', '-')}-{width}{'-dark' * is_dark}.png")
 
 
 @pytest.mark.parametrize("is_dark", [False, pytest.param(True, marks=pytest.mark.long)])

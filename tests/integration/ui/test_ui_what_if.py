@@ -222,7 +222,7 @@ async def test_the_test_that_a_decision_offers_passes_with_its_code_and_fails_wi
         assert await running.ends(seconds=120) == status, log.read_text()
 
 
-async def test_a_record_is_left_out_without_scripts(served: Any, browser: object, pictures: Path) -> None:
+async def test_a_record_is_left_out_without_scripts(served: Any, browser: object) -> None:
     async with browser(has_scripts=False) as page:  # type: ignore[operator]
         await page.open(f"{served.bundle}/o/{SHOP}")
         await page.script(f"document.querySelector('#r{served.night.stranger} .otherwise').click()")
@@ -234,12 +234,12 @@ async def test_a_record_is_left_out_without_scripts(served: Any, browser: object
         await page.press(ENTER)
         await page.shows("h2", "3 decisions differ")
         assert f"swap={served.night.stranger}+{served.night.scaled}" in await page.script("location.search")
-        await page.picture(pictures / "what-if.png")
+        await page.picture("what-if.png")
         assert await page.complaints() == []
 
 
 async def test_whether_the_fix_would_have_helped_is_one_click_away_without_scripts(
-    served: Any, browser: object, pictures: Path
+    served: Any, browser: object
 ) -> None:
     async with browser(has_scripts=False, width=390) as page:  # type: ignore[operator]
         for path in ("/levels", f"/o/{SHOP}", f"/what-if?drop={served.night.stranger}", "/fields"):
@@ -248,7 +248,7 @@ async def test_whether_the_fix_would_have_helped_is_one_click_away_without_scrip
             await page.click('nav a[href="/again"]')
             await page.shows(".lead", "Yes, 3 of 5 decisions, on 1 level")
             assert await page.script("document.documentElement.scrollWidth") <= 390
-        await page.picture(pictures / "again-390.png")
+        await page.picture("again-390.png")
 
 
 async def test_leaving_an_object_out_leaves_out_all_its_records(served: Any, browser: object) -> None:
