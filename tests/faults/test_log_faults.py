@@ -52,11 +52,10 @@ async def test_invariant_1_a_full_log_is_told_once_and_goes_on_by_itself_when_th
             await change_settings(world.stream, max_bytes=100_000, discard="new")
             names = [f"c-{number}" for number in range(40)]
             world.create(*names, data="x" * 5000)
-
-            async def is_tried_again() -> bool:
-                return ingest.snapshot()[0].phase == "retrying" and "NATS is full" in ingest.snapshot()[0].detail
-
-            await until(is_tried_again, "the full log to be noticed")
+            await until(
+                lambda: ingest.snapshot()[0].phase == "retrying" and "NATS is full" in ingest.snapshot()[0].detail,
+                "the full log to be noticed",
+            )
             world.sandbox.user.delete("configmaps", "c-0")
             world.sandbox.end_watches()
             await change_settings(world.stream, max_bytes=-1)

@@ -4,6 +4,7 @@ What differs between the databases is the subject of `tests/contract/store`; her
 """
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import pytest_asyncio
 from levelog_sandbox import Sandbox
 from rigs.levelog import Levelog
 from rigs.migrated import migrated_sqlite
+from rigs.nats import NatsServer
+from rigs.processing import Processing
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
@@ -20,6 +23,19 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgresql":
         return str(request.getfixturevalue("postgres_url"))
     return migrated_sqlite(tmp_path)
+
+
+@pytest.fixture
+def processing(nats_server: NatsServer, database_url: str) -> partial[Processing]:
+    """Makes processors, to be entered."""
+    return partial(Processing, nats_server.url, database_url)
+
+
+@pytest_asyncio.fixture
+async def stack(processing: partial[Processing]) -> AsyncIterator[Processing]:
+    """Processors of the operator webs."""
+    async with processing() as opened:
+        yield opened
 
 
 @pytest_asyncio.fixture

@@ -166,10 +166,6 @@ async def test_a_dry_run_says_what_would_be_written_and_calls_nothing_and_leaves
     shutil.copy(WEBS_FILE, levelog.folder)
     (levelog.folder / "telling.py").write_text(UNRECORDED)
     told = levelog.folder / "told"
-
-    async def are_told() -> bool:
-        return told.exists() and set(told.read_text().split()) == {"noted", "probe"}
-
     with levelog.start("run", "telling.py", "--dry-run") as dry:
         await dry.says("dry run: nothing is written")
         for name in ("shop-0", "shop-1", "shop-2"):
@@ -182,7 +178,10 @@ async def test_a_dry_run_says_what_would_be_written_and_calls_nothing_and_leaves
     assert not told.exists()
     assert sandbox.user.list("pods") == []
     with levelog.start("run", "telling.py"):
-        await until(are_told, "calls of the timer, and for the record")
+        await until(
+            lambda: told.exists() and set(told.read_text().split()) == {"noted", "probe"},
+            "calls of the timer, and for the record",
+        )
         await levelog.in_sync()
     assert told.read_text().split().count("noted") == 1
     assert pods(sandbox) == ["shop-0", "shop-1", "shop-2"]
@@ -304,11 +303,10 @@ async def test_on_a_terminal_the_first_lists_are_shown_and_log_lines_stay_whole(
     seen = bytearray()
     asyncio.get_running_loop().add_reader(terminal, lambda: seen.extend(os.read(terminal, 65536)))
     try:
-
-        async def is_written() -> bool:
-            return all(f"apply pods/default/shop-{n}: written".encode() in seen for n in range(3))
-
-        await until(is_written, "log lines on the terminal")
+        await until(
+            lambda: all(f"apply pods/default/shop-{n}: written".encode() in seen for n in range(3)),
+            "log lines on the terminal",
+        )
         assert b"webs.example.com" in seen
         assert "━".encode() in seen  # a bar
         process.send_signal(signal.SIGTERM)

@@ -69,9 +69,8 @@ KOPF = {
 
 @pytest.mark.parametrize("filters", KOPF)
 @pytest.mark.parametrize("optional", [True, False])
-@pytest.mark.parametrize("story", ["no-yes", "no-yes-no"])
 def test_a_handler_of_deletions_in_a_kopf_file_is_called_if_the_last_state_fits(
-    tmp_path: Path, filters: str, story: str, *, optional: bool
+    tmp_path: Path, filters: str, *, optional: bool
 ) -> None:
     source = f"""
     @kopf.on.delete("example.com", "v1", "shops", optional={optional}, {KOPF[filters]})
@@ -79,11 +78,12 @@ def test_a_handler_of_deletions_in_a_kopf_file_is_called_if_the_last_state_fits(
         told.append(name)
     """
     with kopf_run(tmp_path, source) as kopf:
-        for keep in story.split("-"):
-            marks = {"keep": keep}
-            kopf.apply(metadata={"labels": marks, "annotations": marks}, keep=keep == "yes")
-        assert kopf.delete() == (["a"] if STORIES[story] else [])
-        assert kopf.simulation.objects(Shop) == [], "no finalizer holds it"
+        for story in ("no-yes", "no-yes-no"):
+            for keep in story.split("-"):
+                marks = {"keep": keep}
+                kopf.apply(metadata={"labels": marks, "annotations": marks}, keep=keep == "yes")
+            assert kopf.delete() == (["a"] if STORIES[story] else [])
+            assert kopf.simulation.objects(Shop) == [], "no finalizer holds it"
 
 
 class NoteSpec(Struct):

@@ -1,13 +1,13 @@
 """What an index that raises does to the views that read it, on real processors."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from levelog import Index, Intent, Level, Operator, Owner, apply, delete
 from levelog_base.wire.records import ObjectSeen
-from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.typed import Pod, Web
 from rigs.webs import deleted, pod, web
@@ -83,9 +83,9 @@ def broken(name: str, version: int) -> ObjectSeen:
 
 
 async def test_while_nobody_knows_whom_an_object_concerns_levels_go_on_say_so_and_delete_nothing(
-    nats_server: NatsServer, database_url: str
+    processing: partial[Processing],
 ) -> None:
-    async with Processing(nats_server.url, database_url, [operator_by_name()]) as stack:
+    async with processing([operator_by_name()]) as stack:
         pods = (
             owned("shop-0", 3),
             owned("shop-1", 4),
@@ -106,10 +106,8 @@ async def test_while_nobody_knows_whom_an_object_concerns_levels_go_on_say_so_an
         assert processor.index_failures == {}
 
 
-async def test_a_blocked_level_stays_as_it_was_and_withdraws_nothing(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url, [operator_that_blocks()]) as stack:
+async def test_a_blocked_level_stays_as_it_was_and_withdraws_nothing(processing: partial[Processing]) -> None:
+    async with processing([operator_that_blocks()]) as stack:
         await stack.begin(web("shop", 1, replicas=2), pod("shop-0", 2, owner="uid-shop"), version=2)
         before = await stack.level("shop")
         poisoned = without_image("other", 3, "uid-other")

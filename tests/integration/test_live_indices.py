@@ -1,5 +1,6 @@
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -42,10 +43,8 @@ async def is_waiting(live: LiveIndices, count: int) -> None:
     await until(has_settled, what=f"{count} iterations that wait")
 
 
-async def test_values_are_those_of_now_and_then_those_of_each_change(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
+async def test_values_are_those_of_now_and_then_those_of_each_change(processing: partial[Processing]) -> None:
+    async with processing() as stack, live_indices(stack) as live:
         stack.on_keys = live.tell
         await stack.folded(await _started(stack, pod("shop-0", 2, owner="uid-shop")))
         assert await images(live).get(of("uid-shop")) == (("shop-0", "a"),)
@@ -57,10 +56,8 @@ async def test_values_are_those_of_now_and_then_those_of_each_change(
             assert await anext(changes) == (("shop-0", "b"),)
 
 
-async def test_the_whole_of_an_index_is_read_again_only_after_a_change(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
+async def test_the_whole_of_an_index_is_read_again_only_after_a_change(processing: partial[Processing]) -> None:
+    async with processing() as stack, live_indices(stack) as live:
         await stack.folded(await _started(stack, pod("shop-0", 2, owner="uid-shop")))
         found = await images(live).everything()
         assert found == {of("uid-shop"): (("shop-0", "a"),)}
@@ -92,11 +89,9 @@ async def test_what_another_processor_folds_is_told_by_its_notification(
             assert await asyncio.gather(*waiting) == [((f"pod-{n}", "a"),) for n in range(8)]
 
 
-async def test_a_change_whose_notification_was_lost_is_found_by_the_resync(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_a_change_whose_notification_was_lost_is_found_by_the_resync(processing: partial[Processing]) -> None:
     async with (
-        Processing(nats_server.url, database_url) as stack,
+        processing() as stack,
         live_indices(stack, timedelta(milliseconds=50)) as live,
     ):
         await stack.folded(await _started(stack))
@@ -107,10 +102,8 @@ async def test_a_change_whose_notification_was_lost_is_found_by_the_resync(
             assert await waiting == (("shop-0", "a"),)
 
 
-async def test_an_iteration_that_is_cancelled_or_left_leaves_nothing_behind(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
+async def test_an_iteration_that_is_cancelled_or_left_leaves_nothing_behind(processing: partial[Processing]) -> None:
+    async with processing() as stack, live_indices(stack) as live:
         await stack.folded(await _started(stack))
         tasks = [asyncio.create_task(images(live).until(of("uid-shop"), bool)) for _ in range(3)]
         await is_waiting(live, 3)
@@ -124,9 +117,9 @@ async def test_an_iteration_that_is_cancelled_or_left_leaves_nothing_behind(
 
 
 async def test_contact_tells_when_the_watch_was_heard_of_and_whether_it_is_listed_again(
-    nats_server: NatsServer, database_url: str
+    processing: partial[Processing],
 ) -> None:
-    async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
+    async with processing() as stack, live_indices(stack) as live:
         assert await images(live).contact() == (True, None)
         await stack.folded(await _started(stack))
         assert await images(live).contact() == (False, NOON)

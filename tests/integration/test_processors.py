@@ -2,6 +2,7 @@ import asyncio
 import logging
 import math
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,7 @@ from rigs.webs import PODS, WEBS, deleted, lists_done, pod, receipt, web
 
 
 async def test_a_batch_of_decisions_is_one_line_of_the_log_at_info(
-    nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
+    processing: partial[Processing], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "levelog_processors.tables")
 
@@ -32,7 +33,7 @@ async def test_a_batch_of_decisions_is_one_line_of_the_log_at_info(
         await until(are_said, "a line for what was decided")
         return caplog.messages
 
-    async with Processing(nats_server.url, database_url) as stack:
+    async with processing() as stack:
         # None of them has to be reconciled, which a loaded machine may do a batch later.
         webs = [web(f"shop-{n}", 1 + n, replicas=0) for n in range(20)]
         await stack.begin(*webs, version=20)
@@ -41,64 +42,59 @@ async def test_a_batch_of_decisions_is_one_line_of_the_log_at_info(
         assert (await said(2))[1:] == ["webs/pods of webs.example.com/default/shop-0 is settling"]
 
 
-async def test_three_two_three_with_one_pod_running_is_still_two_more_pods(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        await stack.listed(web("shop", 1, replicas=3), pod("shop-0", 2, owner="uid-shop"), version=2)
-        last = await stack.tell(web("shop", 3, replicas=2), web("shop", 4, replicas=3))
-        processor = stack.start()
-        await stack.folded(last)
-        assert await stack.intents() == [("apply", "pods/default/shop-1"), ("apply", "pods/default/shop-2")]
-        assert processor.calls.functions == {"webs/pods": 1, "webs/converge": 1}
+async def test_three_two_three_with_one_pod_running_is_still_two_more_pods(stack: Processing) -> None:
+    await stack.listed(web("shop", 1, replicas=3), pod("shop-0", 2, owner="uid-shop"), version=2)
+    last = await stack.tell(web("shop", 3, replicas=2), web("shop", 4, replicas=3))
+    processor = stack.start()
+    await stack.folded(last)
+    assert await stack.intents() == [("apply", "pods/default/shop-1"), ("apply", "pods/default/shop-2")]
+    assert processor.calls.functions == {"webs/pods": 1, "webs/converge": 1}
 
 
 async def test_actuators_are_told_that_a_target_is_free_once_it_is_so_in_the_tables(
-    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
+    stack: Processing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        claimed = await stack.first_write()
-        await stack.stop()
-        behind = {"key": "behind", "parent": "webs.example.com/default/mall", "parent_uid": "uid-mall"}
-        unclaimed = {"state": "pending", "owner": "", "claim": 0, "attempts": 0, "expires_at": None}
-        async with stack.database.transaction() as connection:
-            await connection.execute(insert(intents).values(**claimed | behind | unclaimed))
-        listener = stack.notifier.listen(Topic.INTENT)
-        stack.start()
-        assert await listener.wait(timedelta(seconds=30))  # for the partitions' new holder
-        await stack.folded(0)
-        found: list[str] = []
-        publish = stack.notifier.publish
+    claimed = await stack.first_write()
+    await stack.stop()
+    behind = {"key": "behind", "parent": "webs.example.com/default/mall", "parent_uid": "uid-mall"}
+    unclaimed = {"state": "pending", "owner": "", "claim": 0, "attempts": 0, "expires_at": None}
+    async with stack.database.transaction() as connection:
+        await connection.execute(insert(intents).values(**claimed | behind | unclaimed))
+    listener = stack.notifier.listen(Topic.INTENT)
+    stack.start()
+    assert await listener.wait(timedelta(seconds=30))  # for the partitions' new holder
+    await stack.folded(0)
+    found: list[str] = []
+    publish = stack.notifier.publish
 
-        async def noting(topic: Topic, *, but_not: Listener | None = None) -> None:
-            if topic == Topic.INTENT:
-                found.extend(row["state"] for row in await stack.rows(intents) if row["key"] == claimed["key"])
-            await publish(topic, but_not=but_not)
+    async def noting(topic: Topic, *, but_not: Listener | None = None) -> None:
+        if topic == Topic.INTENT:
+            found.extend(row["state"] for row in await stack.rows(intents) if row["key"] == claimed["key"])
+        await publish(topic, but_not=but_not)
 
-        monkeypatch.setattr(stack.notifier, "publish", noting)
-        await stack.tell(receipt(claimed, version=9))
-        await until(lambda: bool(found), "a notification")
-        assert found[0] == "written"
+    monkeypatch.setattr(stack.notifier, "publish", noting)
+    await stack.tell(receipt(claimed, version=9))
+    await until(lambda: bool(found), "a notification")
+    assert found[0] == "written"
 
 
 @pytest.mark.parametrize("last", [web("shop", 2, replicas=0), deleted(web("shop", 1), 2)], ids=["edited", "deleted"])
 async def test_actuators_are_told_that_a_withdrawn_write_leaves_its_target_free(
-    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch, last: ObjectSeen | ObjectDeleted
+    stack: Processing, monkeypatch: pytest.MonkeyPatch, last: ObjectSeen | ObjectDeleted
 ) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        await stack.begin(web("shop", 1, replicas=1), version=1)
-        await until(lambda: stack.intents("pending"), "a write that nobody claims")
-        found: list[str] = []
-        publish = stack.notifier.publish
+    await stack.begin(web("shop", 1, replicas=1), version=1)
+    await until(lambda: stack.intents("pending"), "a write that nobody claims")
+    found: list[str] = []
+    publish = stack.notifier.publish
 
-        async def noting(topic: Topic, *, but_not: Listener | None = None) -> None:
-            if topic == Topic.INTENT:
-                found.extend(row["state"] for row in await stack.rows(intents))
-            await publish(topic, but_not=but_not)
+    async def noting(topic: Topic, *, but_not: Listener | None = None) -> None:
+        if topic == Topic.INTENT:
+            found.extend(row["state"] for row in await stack.rows(intents))
+        await publish(topic, but_not=but_not)
 
-        monkeypatch.setattr(stack.notifier, "publish", noting)
-        await stack.tell(last)
-        await until(lambda: "superseded" in found, "a notification")
+    monkeypatch.setattr(stack.notifier, "publish", noting)
+    await stack.tell(last)
+    await until(lambda: "superseded" in found, "a notification")
 
 
 async def test_invariant_13_an_empty_database_is_rebuilt_from_the_log_and_writes_nothing(
@@ -196,44 +192,38 @@ async def test_invariant_10_a_stopped_processor_is_taken_over_without_a_second_d
         assert stack.processors["two"].calls.functions == {}
 
 
-async def test_what_is_watched_no_more_leaves_the_tables_and_nothing_is_written_for_it(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        await stack.begin(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
-        decided = await stack.intents()
-        # The pods' list is complete before that of the Webs is begun: the Web seems to have lost its pods.
-        last = 0
-        for resource, left in ((PODS, ["webs.example.com/default/shop"]), (WEBS, [])):
-            for mark in lists_done(resource, 9):
-                last = await stack.mark(msgspec.structs.replace(mark, namespaces=("other",)))
-            await stack.until_folded_only(last)
-            assert [row["object"] for row in await stack.rows(objects)] == left
-        await stack.folded(last)
-        assert await stack.intents() == decided
-        # It comes back as it was.
-        begun, ended = lists_done(PODS, 12)
-        await stack.mark(begun)
-        await stack.tell(pod("shop-0", 2, owner="uid-shop"))
-        await stack.folded(await stack.mark(ended))
-        assert [row["object"] for row in await stack.rows(objects)] == ["pods/default/shop-0"]
+async def test_what_is_watched_no_more_leaves_the_tables_and_nothing_is_written_for_it(stack: Processing) -> None:
+    await stack.begin(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
+    decided = await stack.intents()
+    # The pods' list is complete before that of the Webs is begun: the Web seems to have lost its pods.
+    last = 0
+    for resource, left in ((PODS, ["webs.example.com/default/shop"]), (WEBS, [])):
+        for mark in lists_done(resource, 9):
+            last = await stack.mark(msgspec.structs.replace(mark, namespaces=("other",)))
+        await stack.until_folded_only(last)
+        assert [row["object"] for row in await stack.rows(objects)] == left
+    await stack.folded(last)
+    assert await stack.intents() == decided
+    # It comes back as it was.
+    begun, ended = lists_done(PODS, 12)
+    await stack.mark(begun)
+    await stack.tell(pod("shop-0", 2, owner="uid-shop"))
+    await stack.folded(await stack.mark(ended))
+    assert [row["object"] for row in await stack.rows(objects)] == ["pods/default/shop-0"]
 
 
-async def test_commits_that_the_database_lost_are_folded_again_from_the_log(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_commits_that_the_database_lost_are_folded_again_from_the_log(stack: Processing) -> None:
     """A server that crashed, and another task met the error: the processor sees a fresh connection and no error."""
-    async with Processing(nats_server.url, database_url) as stack:
-        await stack.begin(web("shop", 1, replicas=1), pod("shop-0", 2, owner="uid-shop"), version=2)
-        kept = await keep(stack.database, stack.scope)
-        last = await stack.tell(deleted(pod("shop-0", 2, owner="uid-shop"), 3))
-        await stack.folded(last)
-        assert (await stack.level("shop"))["status"] == "settling"
-        await lose(stack.database, stack.scope, kept)
-        last = await stack.tell(web("other", 4, replicas=0))
-        await stack.folded(last)
-        assert (await stack.level("shop"))["status"] == "settling"
-        assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]
+    await stack.begin(web("shop", 1, replicas=1), pod("shop-0", 2, owner="uid-shop"), version=2)
+    kept = await keep(stack.database, stack.scope)
+    last = await stack.tell(deleted(pod("shop-0", 2, owner="uid-shop"), 3))
+    await stack.folded(last)
+    assert (await stack.level("shop"))["status"] == "settling"
+    await lose(stack.database, stack.scope, kept)
+    last = await stack.tell(web("other", 4, replicas=0))
+    await stack.folded(last)
+    assert (await stack.level("shop"))["status"] == "settling"
+    assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]
 
 
 async def test_tables_are_analyzed_while_they_are_filled(nats_server: NatsServer, postgres_url: str) -> None:

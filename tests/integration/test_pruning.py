@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -60,10 +61,10 @@ async def write(stack: Processing, version: int) -> None:
 
 
 async def test_invariant_21_a_level_whose_writes_were_lost_decides_again(
-    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
+    processing: partial[Processing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("levelog_processors.waiting.RESYNC", timedelta(seconds=1))
-    async with Processing(nats_server.url, database_url) as stack:
+    async with processing() as stack:
         stack.start()
         await stack.folded(await stack.listed(web("shop", 1, replicas=1), version=1))
         async with stack.database.transaction() as connection:
@@ -71,58 +72,53 @@ async def test_invariant_21_a_level_whose_writes_were_lost_decides_again(
         assert (await stack.level("shop"))["status"] == "settling"
         [epoch] = [row["epoch"] for row in await stack.rows(leases) if row["partition"] == PARTITION]
         await Pruner(stack.database, stack.scope, stack.stream, epoch).prune()
-
-        async def is_written() -> bool:
-            return [row["round"] for row in await stack.rows(intents)] == [2]
-
-        await until(is_written, "a second round")
+        await until(
+            lambda: stack.rows(intents), "a second round", accept=lambda found: [row["round"] for row in found] == [2]
+        )
 
 
-async def test_invariants_4_and_7_nothing_that_is_needed_is_pruned(nats_server: NatsServer, database_url: str) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        processor = stack.start()
-        await stack.folded(await stack.listed(web("shop", 1, replicas=2), version=1))
-        await write(stack, 2)
-        for version, replicas in ((10, 3), (20, 1), (30, 2)):
-            await stack.folded(await stack.tell(web("shop", version, replicas=replicas)))
-            await prune_all(stack)
-            await write(stack, version + 1)
-        level = await stack.level("shop")
-        assert (level["status"], level["round"], level["actual"]) == ("in_sync", 4, b'{"shop-0":"a","shop-1":"a"}')
-        assert processor.calls.functions["webs/converge"] == 4
-        assert len({row["key"] for row in await stack.rows(intents)}) == len(await stack.rows(intents))
-
-
-async def test_what_the_log_has_outlived_goes(nats_server: NatsServer, database_url: str) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        stack.start()
-        await stack.folded(await stack.listed(web("shop", 1, replicas=2), version=1))
-        await write(stack, 2)
-        await stack.folded(await stack.tell(web("shop", 3, replicas=1)))
-        await write(stack, 4)
-        applied = [("apply", "pods/default/shop-0")]  # what later applies to it are compared with
-        assert await stack.intents() == [*applied, ("delete", "pods/default/shop-1")]
-        assert len(await stack.rows(decisions)) == 1
-        assert await stack.rows(tombstones) == []
-        await stack.folded(await stack.tell(deleted(web("shop", 3), 5), deleted(pod("shop-0", 2), 6)))
+async def test_invariants_4_and_7_nothing_that_is_needed_is_pruned(stack: Processing) -> None:
+    processor = stack.start()
+    await stack.folded(await stack.listed(web("shop", 1, replicas=2), version=1))
+    await write(stack, 2)
+    for version, replicas in ((10, 3), (20, 1), (30, 2)):
+        await stack.folded(await stack.tell(web("shop", version, replicas=replicas)))
         await prune_all(stack)
-        left = {table.name: len(await stack.rows(table)) for table in (decisions, intents, tombstones, key_versions)}
-        assert left == dict.fromkeys(left, 0)
+        await write(stack, version + 1)
+    level = await stack.level("shop")
+    assert (level["status"], level["round"], level["actual"]) == ("in_sync", 4, b'{"shop-0":"a","shop-1":"a"}')
+    assert processor.calls.functions["webs/converge"] == 4
+    assert len({row["key"] for row in await stack.rows(intents)}) == len(await stack.rows(intents))
 
 
-async def test_rows_go_as_records_expire(nats_server: NatsServer, database_url: str) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        stack.start()
-        there = pod("lonely", 2)
-        await stack.folded(await stack.listed(there, version=2))
-        last = await stack.tell(deleted(there, 3))
-        await stack.folded(last)
-        epochs = {row["partition"]: row["epoch"] for row in await stack.rows(leases)}
-        pruner = Pruner(stack.database, stack.scope, stack.stream, epochs[PARTITION])
-        assert len(await stack.rows(tombstones)) == 1
-        await stack.expire(last)
-        await pruner.prune()
-        assert await stack.rows(tombstones) == []
+async def test_what_the_log_has_outlived_goes(stack: Processing) -> None:
+    stack.start()
+    await stack.folded(await stack.listed(web("shop", 1, replicas=2), version=1))
+    await write(stack, 2)
+    await stack.folded(await stack.tell(web("shop", 3, replicas=1)))
+    await write(stack, 4)
+    applied = [("apply", "pods/default/shop-0")]  # what later applies to it are compared with
+    assert await stack.intents() == [*applied, ("delete", "pods/default/shop-1")]
+    assert len(await stack.rows(decisions)) == 1
+    assert await stack.rows(tombstones) == []
+    await stack.folded(await stack.tell(deleted(web("shop", 3), 5), deleted(pod("shop-0", 2), 6)))
+    await prune_all(stack)
+    left = {table.name: len(await stack.rows(table)) for table in (decisions, intents, tombstones, key_versions)}
+    assert left == dict.fromkeys(left, 0)
+
+
+async def test_rows_go_as_records_expire(stack: Processing) -> None:
+    stack.start()
+    there = pod("lonely", 2)
+    await stack.folded(await stack.listed(there, version=2))
+    last = await stack.tell(deleted(there, 3))
+    await stack.folded(last)
+    epochs = {row["partition"]: row["epoch"] for row in await stack.rows(leases)}
+    pruner = Pruner(stack.database, stack.scope, stack.stream, epochs[PARTITION])
+    assert len(await stack.rows(tombstones)) == 1
+    await stack.expire(last)
+    await pruner.prune()
+    assert await stack.rows(tombstones) == []
 
 
 async def test_pruning_that_takes_too_long_ends_nothing_else(
@@ -135,11 +131,10 @@ async def test_pruning_that_takes_too_long_ends_nothing_else(
         async with stack.database.transaction() as connection:
             await connection.execute(text("LOCK TABLE levels IN ACCESS EXCLUSIVE MODE"))
             pruning = asyncio.create_task(Pruner(database, stack.scope, stack.stream, epochs[PARTITION]).run())
-
-            async def is_told() -> bool:
-                return "what is older than the log stays for now" in caplog.text or pruning.done()
-
-            await until(is_told, "the end of the statement")
+            await until(
+                lambda: "what is older than the log stays for now" in caplog.text or pruning.done(),
+                "the end of the statement",
+            )
         assert not pruning.done()
         pruning.cancel()
         await asyncio.gather(pruning, return_exceptions=True)

@@ -84,11 +84,9 @@ async def wait_for(told: Callable[[], object], what: str) -> None:
     await until(lambda: bool(told()), what)
 
 
-async def test_each_record_is_told_in_order_and_a_restart_goes_on_behind_them(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_each_record_is_told_in_order_and_a_restart_goes_on_behind_them(processing: partial[Processing]) -> None:
     told = Told()
-    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+    async with processing([told.op]) as stack:
         first = web("a", 1, replicas=1, labels={"other": "yes"})
         await stack.listed(first, version=1, of=[WEBS])
         stack.start()
@@ -132,8 +130,7 @@ def computes_for_ever(web: Web) -> object:
     ids=["raises", "hangs", "cancels its task", "filter exits", "filter hangs"],
 )
 async def test_invariant_14_a_poisoned_object_is_shown_and_holds_up_no_other_one(
-    nats_server: NatsServer,
-    database_url: str,
+    processing: partial[Processing],
     monkeypatch: pytest.MonkeyPatch,
     way: str | Callable[[Web], object],
     status: str,
@@ -151,7 +148,7 @@ async def test_invariant_14_a_poisoned_object_is_shown_and_holds_up_no_other_one
         case _:
             monkeypatch.setattr(unrecorded, "VIEW_TIME", timedelta(milliseconds=100))
             told.filtering = way
-    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+    async with processing([told.op]) as stack:
         await stack.listed(web("bad", 1, replicas=1), web("good", 2, replicas=1), version=2, of=[WEBS])
         stack.start()
         await wait_for(lambda: told.records["good"], "the other object")
@@ -196,11 +193,9 @@ async def test_who_takes_a_partition_over_goes_on_and_who_lost_it_stores_nothing
             assert list(dict.fromkeys(seen)) == [1, 2, 3]  # at least once, in order
 
 
-async def test_invariant_10_who_lost_its_partitions_moves_no_position(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_invariant_10_who_lost_its_partitions_moves_no_position(processing: partial[Processing]) -> None:
     told = Told()
-    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+    async with processing([told.op]) as stack:
         owned = replace(stack.scope, owner="one")
         epochs = await Leases(stack.database, owned, owner="one").tend()
 
@@ -220,9 +215,7 @@ async def test_invariant_10_who_lost_its_partitions_moves_no_position(
         assert {row["position"] for row in await stack.rows(call_positions)} == {0}
 
 
-async def test_a_new_handler_begins_where_the_tables_are_or_in_the_past(
-    nats_server: NatsServer, database_url: str
-) -> None:
+async def test_a_new_handler_begins_where_the_tables_are_or_in_the_past(processing: partial[Processing]) -> None:
     told = Told()
     before = Operator("webs")
 
@@ -230,7 +223,7 @@ async def test_a_new_handler_begins_where_the_tables_are_or_in_the_past(
     def names(web: Web) -> dict[str, int]:
         return {web.metadata.name: 1}
 
-    async with Processing(nats_server.url, database_url, [before]) as stack:
+    async with processing([before]) as stack:
         await stack.begin(web("a", 1), version=1, of=[WEBS])
         await stack.stop()
         stack.program = Program([told.op])
@@ -251,7 +244,7 @@ async def test_a_new_handler_begins_where_the_tables_are_or_in_the_past(
 
 
 async def test_records_that_expired_are_an_error_that_names_the_handler_and_the_next_ones_are_told(
-    nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
+    processing: partial[Processing], caplog: pytest.LogCaptureFixture
 ) -> None:
     told, before, lost = Told(), Operator("webs"), list[str]()
 
@@ -259,7 +252,7 @@ async def test_records_that_expired_are_an_error_that_names_the_handler_and_the_
     def names(web: Web) -> dict[str, int]:
         return {web.metadata.name: 1}
 
-    async with Processing(nats_server.url, database_url, [before]) as stack:
+    async with processing([before]) as stack:
         last = await stack.listed(web("a", 1), web("a", 2, replicas=2), version=2, of=[WEBS])
         stack.start()
         await stack.folded(last)
@@ -284,11 +277,11 @@ async def test_records_that_expired_are_an_error_that_names_the_handler_and_the_
 
 
 async def test_records_of_a_held_object_that_expired_are_an_error_that_names_it(
-    nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
+    processing: partial[Processing], caplog: pytest.LogCaptureFixture
 ) -> None:
     told = Told(backoff=timedelta(hours=1))
     told.failing["bad"] = ValueError("poison")
-    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+    async with processing([told.op]) as stack:
         last = await stack.listed(web("bad", 1), web("bad", 2, replicas=2), version=2, of=[WEBS])
         stack.start()
         held: list[dict[str, Any]] = []
@@ -317,11 +310,11 @@ async def test_records_of_a_held_object_that_expired_are_an_error_that_names_it(
 
 
 async def test_records_that_expire_while_a_call_for_their_object_hangs_are_an_error_that_names_it(
-    nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
+    processing: partial[Processing], caplog: pytest.LogCaptureFixture
 ) -> None:
     told, release, lost = Told(), asyncio.Event(), list[str]()
     told.hanging["bad"] = release
-    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+    async with processing([told.op]) as stack:
         await stack.listed(web("bad", 1), version=1, of=[WEBS])
         stack.start().count_by(lambda *_: None, lost.append)
         await wait_for(lambda: told.retries, "the first call")
@@ -344,13 +337,13 @@ async def test_records_that_expire_while_a_call_for_their_object_hangs_are_an_er
 
 
 async def test_a_record_that_expires_between_a_call_that_hung_and_a_restart_is_an_error_that_names_it(
-    nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    processing: partial[Processing], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # partitions without records are noted as read, too: else the log that begins later is one that has lost history
     monkeypatch.setattr(loop, "CONFIRM_EVERY", 1)
     told = Told()
     told.hanging["bad"] = asyncio.Event()
-    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+    async with processing([told.op]) as stack:
         await stack.listed(web("bad", 1), version=1, of=[WEBS])
         stack.start()
         held: list[dict[str, Any]] = []
@@ -384,11 +377,11 @@ async def test_a_record_that_expires_between_a_call_that_hung_and_a_restart_is_a
 
 
 async def test_an_object_that_is_asked_for_while_its_call_runs_is_tried_at_once_though_that_call_fails(
-    nats_server: NatsServer, database_url: str
+    processing: partial[Processing],
 ) -> None:
     told = Told(backoff=timedelta(hours=1))
     told.failing["bad"] = ValueError("poison")
-    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+    async with processing([told.op]) as stack:
         await stack.listed(web("bad", 1), version=1, of=[WEBS])
         stack.start()
 
@@ -413,11 +406,9 @@ async def test_an_object_that_is_asked_for_while_its_call_runs_is_tried_at_once_
         await stack.stop()
         await ask()
         stack.start()
-
-        async def is_answered() -> bool:
-            return not await stack.rows(wakeups)
-
-        await until(is_answered, "what was asked for while no process ran")
+        await until(
+            lambda: stack.rows(wakeups), "what was asked for while no process ran", accept=lambda found: not found
+        )
         await wait_for(lambda: len(told.retries) > 3, "another call")
 
 

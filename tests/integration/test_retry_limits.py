@@ -32,39 +32,47 @@ FAILURES: dict[str, tuple[Exception, dict[str, Any], int]] = {
 """What it raises, its limits, and the attempts that these allow; a daemon runs for as long as it likes."""
 
 
-@pytest.mark.parametrize("is_of_operator", [False, True], ids=["own", "of the operator"])
 @pytest.mark.parametrize(
     ("kind", "failure"),
     [(kind, each) for kind in KINDS for each in FAILURES if kind != "daemon" or "too long" not in each],
 )
-def test_a_function_is_given_up_at_its_limit_and_called_for_what_comes_next(
-    kind: str, failure: str, is_of_operator: bool
+def test_a_function_is_given_up_at_its_limit_or_that_of_its_operator_and_called_for_what_comes_next(
+    kind: str, failure: str
 ) -> None:
     error, limited, attempts = FAILURES[failure]
     limits: dict[str, Any] = {"backoff": 10 * SECOND, **limited}
-    op, called = Operator("limited", **(limits if is_of_operator else {})), list[tuple[str, int]]()
+    own, general = Operator("own"), Operator("general", **limits)
+    called: dict[str, list[tuple[str, int]]] = {"own": [], "general": []}
 
-    async def function(web: Web, retry: int) -> None:
-        called.append((web.spec.image, retry))
-        if web.spec.image == "a":
-            raise error
+    def noting(name: str) -> Callable[..., Any]:
+        async def function(web: Web, retry: int) -> None:
+            called[name].append((web.spec.image, retry))
+            if web.spec.image == "a":
+                raise error
 
-    KINDS[kind](op, **({} if is_of_operator else limits))(function)
-    with Simulation(op) as simulation:
-        simulation.call_through(function)
+        function.__name__ = name
+        return function
+
+    functions = KINDS[kind](own, **limits)(noting("own")), KINDS[kind](general)(noting("general"))
+    with Simulation(own, general) as simulation:
+        simulation.call_through(*functions)
         simulation.apply(web(image="a"))
         simulation.advance(10 * MINUTE)
-        assert called == (tries := [("a", retry) for retry in range(attempts)])
-        if kind in KEEP_LEVELS:
-            level = simulation.level("function", "default", "shop")
+        tries = [("a", retry) for retry in range(attempts)]
+        assert called == {"own": tries, "general": tries}
+        for name in called if kind in KEEP_LEVELS else ():
+            level = simulation.level(name, "default", "shop")
             assert (level.status, str(error) in level.reason) == ("failed", True), level
         if "timer" in kind:
             simulation.advance(DAY)
-            assert called == tries * 2, "it is due again, although its object is as before"
-        called.clear()
+            assert called == {"own": tries * 2, "general": tries * 2}, (
+                "it is due again, although its object is as before"
+            )
+        for each in called.values():
+            each.clear()
         simulation.apply(web(image="b"))
         simulation.advance(DAY)
-        assert set(called) == {("b", 0)}
+        assert [set(each) for each in called.values()] == [{("b", 0)}] * 2
 
 
 def test_limits_of_an_operator_hold_for_each_function_that_says_nothing_else() -> None:

@@ -113,9 +113,6 @@ async def test_the_second_directory_warns_once_and_takes_the_lease_when_the_firs
     async def is_first() -> bool:
         return await cluster.holder() == first
 
-    async def is_second() -> bool:
-        return await cluster.holder() == second
-
     async with cluster.running(tmp_path / "first"):
         await until(is_first, "the lease of the first")
     assert await cluster.holder() is None, "given back"
@@ -131,7 +128,7 @@ async def test_the_second_directory_warns_once_and_takes_the_lease_when_the_firs
             "Stop one, or give both the same --nats-url and --database-url"
         ]
     async with cluster.running(tmp_path / "second"):
-        await until(is_second, "the lease of the second")
+        await until(cluster.holder, "the lease of the second", accept=lambda found: found == second)
     assert len(said(caplog)) == 1
 
 
@@ -158,12 +155,8 @@ async def test_a_lease_whose_holder_was_killed_is_taken_over(
     cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.hold(renewed=-2 * MINUTE)
-
-    async def is_taken() -> bool:
-        return await cluster.holder() == f"{socket.gethostname()}:{tmp_path}"
-
     async with cluster.running(tmp_path):
-        await until(is_taken, "the lease")
+        await until(cluster.holder, "the lease", accept=lambda found: found == f"{socket.gethostname()}:{tmp_path}")
     assert said(caplog) == []
 
 
@@ -187,16 +180,12 @@ async def test_two_runs_with_two_data_directories_say_so(tmp_path: Path) -> None
         sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
         folders = [tmp_path / "first", tmp_path / "second"]
         running: list[Running] = []
-
-        async def has_lease() -> bool:
-            return bool(sandbox.user.list("leases.coordination.k8s.io"))
-
         try:
             for folder in folders:
                 folder.mkdir()
                 levelog = Levelog(folder, sandbox.kubeconfig(folder / "kubeconfig"))
                 running.append(levelog.start("run", WEBS_FILE))
-                await until(has_lease, "the lease of the first")
+                await until(lambda: bool(sandbox.user.list("leases.coordination.k8s.io")), "the lease of the first")
             first, second = running
             await until(lambda: "both write" in second.log.read_text(), "the warning of the second")
             assert str(folders[0]) in second.log.read_text()

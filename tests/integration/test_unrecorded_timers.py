@@ -364,11 +364,8 @@ async def test_a_crash_repeats_the_first_call_of_an_object_that_was_seen_after_i
         await rig.tell(made("late", 10))  # times of creation are whole seconds
         called.hanging["late"] = asyncio.Event()
 
-        async def is_running() -> bool:
-            return called.running == 1
-
         async def fails(*_: object, **__: object) -> None:
-            await until(is_running, "the call")
+            await until(lambda: called.running == 1, "the call")
             raise Unavailable("the process is killed")
 
         monkeypatch.setattr(rig.timers, "_wait", fails)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from rigs.faultproxy import FaultProxy
 from rigs.ingesting import ingesting
 from rigs.kinds import ConfigMap
 from rigs.logs import read_all
-from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.waiting import until
 
@@ -70,7 +70,7 @@ async def acting(run: Processing, proxy: FaultProxy, folder: Path, token: str) -
 
 
 async def test_invariant_8_a_target_that_went_while_nobody_watched_is_written_again_and_one_that_is_there_is_not(
-    control_plane: ControlPlane, nats_server: NatsServer, database_url: str, tmp_path: Path
+    control_plane: ControlPlane, processing: partial[Processing], tmp_path: Path
 ) -> None:
     """Ingest is away from the first write on: the log never shows a child until it is back."""
     admin = control_plane.admin
@@ -84,7 +84,7 @@ async def test_invariant_8_a_target_that_went_while_nobody_watched_is_written_ag
         uid = await cluster_uid(client)
     async with (
         FaultProxy(admin.url, ca_file=admin.ca_file) as proxy,
-        Processing(nats_server.url, database_url, [operator()], cluster=uid) as run,
+        processing([operator()], cluster=uid) as run,
     ):
         run.start()
 
@@ -102,11 +102,9 @@ async def test_invariant_8_a_target_that_went_while_nobody_watched_is_written_ag
             await admin.create(path, {"metadata": {"name": "shop", "labels": {"role": "parent"}}})
             await until(lambda: has_round(1), "the first round")
         async with acting(run, proxy, tmp_path, admin.token or "none"):
-
-            async def is_made() -> bool:
-                return (await admin.request("GET", f"{path}/shop-child"))[0] == 200
-
-            await until(is_made, "the child")
+            await until(
+                lambda: admin.request("GET", f"{path}/shop-child"), "the child", accept=lambda found: found[0] == 200
+            )
             await admin.request("DELETE", f"{path}/shop-child")
             await until(lambda: has_round(2), "a round after the end of the child was seen")
             assert (await observations(1))[-1].target_version == 0

@@ -114,10 +114,10 @@ def test_the_pages_are_in_a_wheel_and_weigh_little(wheels: dict[str, Wheel]) -> 
     assert sum(path.stat().st_size for path in shown) <= 150_000
 
 
-@pytest.fixture
-def alone(wheels: dict[str, Wheel], tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def alone(wheels: dict[str, Wheel], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Python of an environment with the sandbox and the libraries that its wheels ask for, and no other."""
-    environment = tmp_path / "alone"
+    environment = tmp_path_factory.mktemp("alone")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True, timeout=60)
     [site] = environment.glob("lib/python*/site-packages")
     asked = [each for name in ("levelog-base", "levelog-sandbox") for each in wheels[name].requires]

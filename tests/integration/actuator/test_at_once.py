@@ -91,11 +91,9 @@ async def test_it_takes_a_write_for_a_quiet_namespace_beside_all_that_another_ha
     async with on_sandbox.running() as actuator:
         await until(lambda: is_chosen(actuator, more), "an actuator that takes what is decided")
         await on_sandbox.decide(*noisy)
-
-        async def has_enough() -> bool:
-            return not await is_chosen(actuator, more)
-
-        await until(has_enough, "an actuator that has claimed enough")
+        await until(
+            lambda: is_chosen(actuator, more), "an actuator that has claimed enough", accept=lambda found: not found
+        )
         assert actuator.choose([sendable(more), sendable(quiet)]) == [quiet["key"]]
         actuator.begin([await claimed_for(on_sandbox, actuator, quiet)], elapsed())
         assert actuator.choose([sendable(quiet)]) == []
@@ -126,11 +124,9 @@ async def test_it_takes_nothing_while_the_api_cannot_be_reached(on_sandbox: Acti
         on_sandbox.door.refuse()
         on_sandbox.door.cut()
         keys = await on_sandbox.decide(row)
-
-        async def is_left() -> bool:
-            return not await is_chosen(actuator, row)
-
-        await until(is_left, "an actuator that takes nothing more")
+        await until(
+            lambda: is_chosen(actuator, row), "an actuator that takes nothing more", accept=lambda found: not found
+        )
         await on_sandbox.door.accept()
         await on_sandbox.receipts_of(keys)
         assert await is_chosen(actuator, row)

@@ -79,8 +79,9 @@ async def test_what_a_call_asks_for_is_written_before_its_receipt(acting: Acting
 @pytest.mark.parametrize("action", WENT_WRONG, ids=str)
 @pytest.mark.parametrize("part", ["status", ""])
 async def test_each_part_takes_effect_once_and_the_function_is_called_once(
-    acting: Acting, action: Action, part: str
+    on_sandbox: Acting, action: Action, part: str
 ) -> None:
+    acting = on_sandbox
     seen, shaping = await acting.make(WEBS, "a", spec={}), Shaping()
     rule = acting.proxy.add(action, lambda request: writes(request) and request.subresource == part)
     async with acting.running(effects=shaping.op):

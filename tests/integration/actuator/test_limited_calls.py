@@ -164,9 +164,6 @@ async def test_each_handler_and_timer_runs_as_often_at_a_time_as_it_says_and_the
     def note(web: Web) -> None:
         noted.add(web.metadata.name)
 
-    async def are_noted() -> bool:
-        return len(noted) == 6
-
     levelog = Levelog(tmp_path)
     levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": database_url, "COLUMNS": "200"}
     async with Sandbox() as sandbox:
@@ -176,7 +173,7 @@ async def test_each_handler_and_timer_runs_as_often_at_a_time_as_it_says_and_the
             for number in range(6):
                 body = manifest("Web", f"web-{number}", image="a")
                 sandbox.user.create(body)
-            await until(are_noted, "the objects that the handler without a limit was called for")
+            await until(lambda: len(noted) == 6, "the objects that the handler without a limit was called for")
             await provisioning.come_to(running=2, came=2)
             await rotating.come_to(running=1, came=1)
             waits = "2 such calls are under way, 4 wait"

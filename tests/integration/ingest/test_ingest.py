@@ -287,18 +287,16 @@ async def test_a_resource_that_is_not_served_is_waited_for_and_told_once(
 ) -> None:
     with caplog.at_level(logging.WARNING, "levelog_ingest"):
         async with ingesting(world.kubeconfig, world.stream, CONFIG_MAPS, GIZMOS) as ingest:
-
-            async def is_absent() -> bool:
-                return [status.phase for status in ingest.snapshot()] == ["watching", "absent"]
-
-            await until(is_absent, "gizmos to be found absent")
+            await until(
+                lambda: [status.phase for status in ingest.snapshot()] == ["watching", "absent"],
+                "gizmos to be found absent",
+            )
             assert "waits for" in ingest.snapshot()[1].detail
             world.user.create(definition("Gizmo"))
-
-            async def is_served() -> bool:
-                return [status.phase for status in ingest.snapshot()] == ["watching", "watching"]
-
-            await until(is_served, "gizmos to be watched")
+            await until(
+                lambda: [status.phase for status in ingest.snapshot()] == ["watching", "watching"],
+                "gizmos to be watched",
+            )
             assert ingest.snapshot()[1].detail == ""
     told = [record.getMessage() for record in caplog.records if "does not serve" in record.getMessage()]
     absent = "waits for gizmos.example.com: the cluster does not serve gizmos.example.com in version v1"

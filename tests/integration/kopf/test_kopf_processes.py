@@ -173,11 +173,9 @@ def sees(name, memo, **_):
         try:
             pids = {role: {process.pid for each, process in running if each == role} for role in roles}
             begun = pids["process"] | pids["actuate"]  # those that handle or decide
-
-            async def have_begun() -> bool:
-                return {pid for _, pid in handlers.told("begins")} == begun
-
-            await until(have_begun, "start-up handlers of four processes")
+            await until(
+                lambda: {pid for _, pid in handlers.told("begins")} == begun, "start-up handlers of four processes"
+            )
             names: list[str] = []
 
             async def have_all_a_share() -> bool:
@@ -187,11 +185,10 @@ def sees(name, memo, **_):
                 return {each[1] for what in ("creates", "sees") for each in handlers.told(what)} == begun
 
             await until(have_all_a_share, "objects for each of the processes")
-
-            async def are_told() -> bool:
-                return all({each[3] for each in handlers.told(what)} == set(names) for what in ("creates", "sees"))
-
-            await until(are_told, "all objects handled and seen")
+            await until(
+                lambda: all({each[3] for each in handlers.told(what)} == set(names) for what in ("creates", "sees")),
+                "all objects handled and seen",
+            )
             assert {each[1] for each in handlers.told("creates")} == pids["actuate"]
             assert {each[1] for each in handlers.told("sees")} == pids["process"]
             assert sorted(each[3] for each in handlers.told("creates")) == sorted(names)  # each once

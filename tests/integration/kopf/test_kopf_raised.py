@@ -5,6 +5,7 @@ import importlib.util
 import logging
 import sys
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from textwrap import indent
 from types import ModuleType
@@ -53,8 +54,9 @@ GIVING_UP = [
 ]
 
 
-@pytest.mark.parametrize("is_patched", [True, False])
-@pytest.mark.parametrize(("options", "error"), GIVING_UP)
+@pytest.mark.parametrize(
+    ("options", "error", "is_patched"), [*((*each, True) for each in GIVING_UP), (*GIVING_UP[0], False)]
+)
 def test_a_call_that_gives_up_has_its_patch_written_and_is_not_made_again_for_a_status(
     tmp_path: Path, options: str, error: str, is_patched: bool
 ) -> None:
@@ -81,29 +83,33 @@ def test_a_call_that_gives_up_has_its_patch_written_and_is_not_made_again_for_a_
         assert kopf.apply(metadata={**metadata, "labels": {"a": "b"}}, size=2) == [(2, 0)]
 
 
-@pytest.mark.parametrize("asked", ["pass", 'patch.status["tries"] = retry'])
-@pytest.mark.parametrize("error", ['kopf.TemporaryError("not yet", delay=10)', 'ValueError("wrong")'])
-def test_a_status_that_others_change_neither_resets_the_retries_nor_cuts_a_delay(
-    tmp_path: Path, asked: str, error: str
-) -> None:
-    source = f"""
+def test_a_status_that_others_change_neither_resets_the_retries_nor_cuts_a_delay(tmp_path: Path) -> None:
+    asked = "pass", "patch.status[f'by {name}'] = retry"
+    errors = 'kopf.TemporaryError("not yet", delay=10)', 'ValueError("wrong")'
+    names = [f"made{number}" for number in range(4)]
+    source = "".join(
+        f"""
     @kopf.on.create("example.com", "v1", "shops", retries=3, backoff=10)
-    def made(patch, retry, status, **_):
-        told.append((retry, status.get("last")))
-        {asked}
+    def {name}(patch, retry, status, **_):
+        name = "{name}"
+        told.append((name, retry, status.get("last")))
+        {wish}
         raise {error}
     """
+        for name, (wish, error) in zip(names, product(asked, errors), strict=True)
+    )
     with kopf_run(tmp_path, source) as kopf:
-        assert kopf.apply() == [(0, None)]
+        assert sorted(kopf.apply()) == [(name, 0, None) for name in names]
         seen = {}
         for second in range(2, 60, 2):
             kopf.simulation.advance(timedelta(seconds=2))
-            seen[second] = kopf.told()
+            seen[second] = sorted(kopf.told())
             kopf.simulation.patch_status(Shop, "a", {"last": second, f"new{second}": True}, namespace="default")
             kopf.simulation.run()
             assert kopf.told() == []
-        assert {second: told for second, told in seen.items() if told} == {10: [(1, 8)], 20: [(2, 18)]}
-        assert kopf.simulation.level("made", "default", "a").status == "failed"
+        told = {second: told for second, told in seen.items() if told}
+        assert told == {10: [(name, 1, 8) for name in names], 20: [(name, 2, 18) for name in names]}
+        assert {kopf.simulation.level(name, "default", "a").status for name in names} == {"failed"}
 
 
 @pytest.mark.parametrize("error", ['ValueError("x" * 100_000)', "Untold()"])

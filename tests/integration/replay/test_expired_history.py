@@ -260,9 +260,9 @@ async def test_decisions_of_a_new_log_are_replayed_and_those_of_the_lost_one_are
                     await until(is_settled, f"{replicas} pods")
                 await running.stops()
 
-        await decided(first=1, last=4)
+        await decided(first=1, last=2)
         shutil.rmtree(levelog.data / "nats")
-        await decided(first=5, last=6)
+        await decided(first=3, last=4)
         replayed = (await levelog.ends("replay", WEBS_FILE, env={"COLUMNS": "300"})).stdout
         found = re.search(r"^webs/pods +(\d+) +0 +0 +0 +(\d+)$", replayed, re.MULTILINE)
         assert found, replayed

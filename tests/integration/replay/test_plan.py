@@ -208,12 +208,11 @@ async def test_who_waits_for_a_plan_is_told_of_the_view_whose_function_runs(
     assert course.awaited == "the tables"
     async with await Database.open(database_url, read_only=True) as database:
         planning = asyncio.create_task(planned(database, slow, course))
-
-        async def is_told() -> bool:
-            return not planning.done() and course.awaited.startswith("the functions of webs/counted, for ")
-
         try:
-            await until(is_told, "the view that is waited for")
+            await until(
+                lambda: not planning.done() and course.awaited.startswith("the functions of webs/counted, for "),
+                "the view that is waited for",
+            )
         finally:
             go.set()
             await planning

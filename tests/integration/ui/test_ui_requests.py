@@ -177,11 +177,7 @@ async def test_pages_of_dev_go_on_after_the_code_was_saved(tmp_path: Path) -> No
 
         await until(page, "a page of the Web in sync", accept=lambda found: 'class="badge in_sync"' in found)
         file.write_text(file.read_text().replace('f"{web.metadata.name}-{n}"', 'f"{web.metadata.name}-x{n}"'))
-
-        async def has_changed() -> bool:
-            return "shop-x2 created" in await page()
-
-        await until(has_changed, "a page with what the new code wrote")
+        await until(page, "a page with what the new code wrote", accept=lambda found: "shop-x2 created" in found)
         assert "by other code than before" in await page()
     finally:
         running.stop()
