@@ -34,7 +34,7 @@ from rigs.acting import QUICK
 from rigs.kinds import Pod, manifest
 from rigs.nats import NatsServer
 from rigs.processing import Processing
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 from rigs.statements import counting
 from rigs.typed import WebSpec
 from rigs.waiting import until
@@ -97,8 +97,7 @@ def test_a_daemon_waits_until_a_level_is_in_sync() -> None:
 
     with simulated(op, web(), through=[announce]) as simulation:
         simulation.refuse(503, times=1)
-        simulation.apply(web(replicas=2))
-        simulation.run()
+        run_with(simulation, web(replicas=2))
         assert told == []
         assert simulation.level("size", "default", "shop").status != "in_sync"
         simulation.advance(MINUTE)
@@ -121,18 +120,14 @@ def test_changes_of_a_level_are_how_it_stands_and_then_each_other_way() -> None:
 
     with simulated(op, web(), through=[follow]) as simulation:
         assert told == [("in_sync", {})]
-        simulation.apply(web(image="b"))
-        simulation.run()
+        run_with(simulation, web(image="b"))
         simulation.advance(MINUTE)
         assert told == [("in_sync", {})]  # it stands as before
-        simulation.apply(web(replicas=2))
-        simulation.run()
+        run_with(simulation, web(replicas=2))
         assert told[1:] == [("drifting", {"changed": (".",)})]
-        simulation.apply(web(image="none"))
-        simulation.run()
+        run_with(simulation, web(image="none"))
         assert told[2:] == [None]  # the view leaves it out
-        simulation.apply(web())
-        simulation.run()
+        run_with(simulation, web())
         assert told[3:] == [("in_sync", {})]
         simulation.delete(Web, "shop")
         simulation.run()
@@ -162,8 +157,7 @@ def test_a_level_that_a_daemon_cannot_wait_for_is_refused_with_a_sentence() -> N
     op.conditions(Web)
     with Simulation(op, other) as simulation:
         simulation.call_through(follow)
-        simulation.apply(web())
-        simulation.run()
+        run_with(simulation, web())
     takes = "daemon follow: level takes a function of @op.view or @op.children of operator 'webs', and"
     assert told == [
         "daemon follow is of webs.example.com, and the view 'pods' is of pods",

@@ -7,7 +7,7 @@ import pytest
 
 from levelog import Manifest, Operator, Resource
 from levelog.testing import Simulation
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 from rigs.stacks import ConfigMap, Deployment, Service, Shop, op, shop
 
 
@@ -35,16 +35,14 @@ def test_kinds_are_created_in_the_order_of_the_decorator_each_once_the_one_befor
 def test_a_kind_that_is_refused_holds_up_those_after_it() -> None:
     with Simulation(op) as simulation:
         simulation.refuse(403, target="services/default/shop")
-        simulation.apply(shop())
-        simulation.run()
+        run_with(simulation, shop())
         assert writes(simulation) == ALL[:2]
         assert simulation.level("stack", "default", "shop").status == "failed"
 
 
 def test_a_field_that_is_left_out_of_the_manifest_is_removed_with_one_apply() -> None:
     with simulated(op, shop(paused=True)) as simulation:
-        simulation.apply(shop())
-        simulation.run()
+        run_with(simulation, shop())
         assert writes(simulation) == [*ALL, ALL[2]]
         (found,) = simulation.objects(Deployment)
         assert "paused" not in found["spec"]
@@ -54,15 +52,13 @@ def test_a_field_that_is_left_out_of_the_manifest_is_removed_with_one_apply() ->
 def test_what_is_not_returned_any_more_is_deleted_last_and_the_last_kind_first() -> None:
     with simulated(op, shop()) as simulation:
         simulation.patch(Deployment, "shop", {"spec": {"replicas": 7}})
-        simulation.apply(shop(parts=["deployment"]))
-        simulation.run()
+        run_with(simulation, shop(parts=["deployment"]))
         assert writes(simulation)[3:] == [
             ("apply", "deployments.apps/default/shop"),
             ("delete", "services/default/shop"),
             ("delete", "configmaps/default/shop"),
         ]
-        simulation.apply(shop(parts=[]))
-        simulation.run()
+        run_with(simulation, shop(parts=[]))
         assert writes(simulation)[6:] == [("delete", "deployments.apps/default/shop")]
         assert simulation.level("stack", "default", "shop").status == "in_sync"
 
@@ -76,8 +72,7 @@ def test_a_child_that_is_being_deleted_is_waited_for() -> None:
         level = simulation.level("stack", "default", "shop")
         assert (level.status, level.reason) == ("drifting", "waits for the end of ConfigMap/shop")
         assert writes(simulation) == ALL
-        simulation.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**held, "finalizers": []}})
-        simulation.run()
+        run_with(simulation, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**held, "finalizers": []}})
         assert writes(simulation) == [*ALL, ALL[0]]
         assert simulation.level("stack", "default", "shop").status == "in_sync"
 
@@ -149,8 +144,7 @@ def test_what_is_remembered_goes_with_the_parent() -> None:
     with simulated(op, shop()) as simulation:
         simulation.delete(Shop, "shop")
         simulation.run()
-        simulation.apply(shop())
-        simulation.run()
+        run_with(simulation, shop())
         assert simulation.level("stack", "default", "shop").status == "in_sync"
         assert sorted(writes(simulation)) == sorted([*ALL, *ALL])
 

@@ -16,7 +16,7 @@ from levelog.levels import Levels
 from levelog.testing import Simulation
 from rigs.kinds import Pod, web
 from rigs.run.examples import examples
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 from rigs.typed import Web
 
 
@@ -87,8 +87,7 @@ def test_a_change_that_is_done_at_once_costs_one_write_of_the_status_and_wakes_n
         calls = dict(simulation.calls)
         simulation.advance(timedelta(hours=1))
         assert simulation.calls == calls
-        simulation.apply(web(replicas=2))
-        simulation.run()
+        run_with(simulation, web(replicas=2))
         assert statuses_of(simulation) == READY
         assert {each["observedGeneration"] for each in conditions_of(simulation).values()} == {2}
         assert status_writes(simulation) == 2
@@ -154,9 +153,7 @@ def test_an_object_is_ready_while_its_daemon_runs_and_stalled_once_that_has_give
     )
     op.daemon(of=of)(follow) if of is not None else op.daemon(follow)
     op.conditions(Typed)
-    with Simulation(op) as simulation:
-        simulation.call_through(follow)
-        simulation.apply({**web(), "kind": "Shop"})
+    with simulated(op, {**web(), "kind": "Shop"}, through=[follow]) as simulation:
         simulation.advance(timedelta(seconds=30))
         assert statuses_of(simulation, cls=Typed) == READY
         simulation.advance(timedelta(minutes=5))
@@ -227,8 +224,7 @@ def test_what_no_write_can_close_counts_where_it_is_asked_for_and_says_what_is_m
             owners = [owner | {"uid": made["metadata"]["uid"]}]
             metadata = {"name": name, "namespace": "default", "ownerReferences": owners}
             spec = {"containers": [{"name": "web", "image": "a"}]}
-            simulation.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-            simulation.run()
+            run_with(simulation, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
             assert conditions_of(simulation)["Ready"]["message"] == message
         assert statuses_of(simulation) == READY
 
@@ -238,8 +234,7 @@ def test_an_object_that_is_being_deleted_is_not_said_to_be_ready_by_views_that_l
         simulation.refuse(403, target="pods/default/shop-0")
         held = web()
         held["metadata"]["finalizers"] = ["example.com/another"]
-        simulation.apply(held)
-        simulation.run()
+        run_with(simulation, held)
         assert statuses_of(simulation) == STALLED
         told = conditions_of(simulation)
         simulation.delete(Web, "shop")
@@ -251,8 +246,7 @@ def test_an_object_that_is_being_deleted_is_not_said_to_be_ready_by_views_that_l
 def test_an_object_stays_stalled_while_what_has_failed_is_tried_again() -> None:
     with Simulation(made()) as simulation:
         simulation.refuse(503, target="pods/default/shop-0", times=25)  # a round makes ten attempts
-        simulation.apply(web())
-        simulation.run()
+        run_with(simulation, web())
         seen: list[dict[str, str]] = []
         for _ in range(60):
             simulation.advance(timedelta(seconds=30))
@@ -265,12 +259,10 @@ def test_an_object_stays_stalled_while_what_has_failed_is_tried_again() -> None:
 def test_an_object_of_another_generation_is_stalled_no_more() -> None:
     with Simulation(made()) as simulation:
         simulation.refuse(503, target="pods/default/shop-0")
-        simulation.apply(web())
-        simulation.run()
+        run_with(simulation, web())
         simulation.advance(timedelta(minutes=5))
         assert statuses_of(simulation) == STALLED
-        simulation.apply(web(replicas=2))
-        simulation.run()
+        run_with(simulation, web(replicas=2))
         simulation.advance(timedelta(seconds=2))
         assert statuses_of(simulation) == RECONCILING
 
@@ -302,8 +294,7 @@ def test_a_long_error_leaves_room_for_the_others_which_have_their_events() -> No
 def test_a_refused_write_stalls_the_object_and_says_why_and_times_move_with_the_status_alone() -> None:
     with Simulation(made()) as simulation:
         simulation.refuse(403, target="pods/default/shop-0", times=1)
-        simulation.apply(web())
-        simulation.run()
+        run_with(simulation, web())
         assert statuses_of(simulation) == STALLED
         stalled = conditions_of(simulation)["Ready"]
         assert stalled["reason"] == "Failed"
@@ -319,8 +310,7 @@ def test_a_refused_write_stalls_the_object_and_says_why_and_times_move_with_the_
 
 def test_what_takes_longer_than_a_second_is_reconciling() -> None:
     with Simulation(made(), echo=False) as simulation:
-        simulation.apply(web())
-        simulation.run()
+        run_with(simulation, web())
         assert conditions_of(simulation) == {}
         simulation.advance(2 * SECOND)
         assert [intent.verb for intent in simulation.intents] == ["apply", "patch_status"]
@@ -334,8 +324,7 @@ def test_what_takes_longer_than_a_second_is_reconciling() -> None:
 def test_a_failed_level_leaves_one_event_that_counts_how_often_its_object_has_stalled() -> None:
     with Simulation(made()) as simulation:
         simulation.refuse(403, target="pods/default/shop-0", times=2)
-        simulation.apply(web())
-        simulation.run()
+        run_with(simulation, web())
         [told] = simulation.events
         assert (told.type, told.reason, told.kind, told.name) == ("Warning", "Failed", "Web", "shop")
         assert told.note == f"pods: {simulation.level('pods', 'default', 'shop').reason}"
@@ -353,15 +342,13 @@ def test_a_failed_level_leaves_one_event_that_counts_how_often_its_object_has_st
 def test_another_error_is_another_event_and_a_new_generation_is_none() -> None:
     with Simulation(made()) as simulation:
         simulation.refuse(403, target="pods/default/shop-0", times=1)
-        simulation.apply(web())
-        simulation.run()
+        run_with(simulation, web())
         simulation.refuse(422, target="pods/default/shop-0")
         simulation.advance(timedelta(hours=1))
         assert sorted(each.count for each in simulation.events) == [1, 1]
         assert {code for code in ("403", "422") for each in simulation.events if code in each.note} == {"403", "422"}
         writes = status_writes(simulation)
-        simulation.apply(web(replicas=2))
-        simulation.run()
+        run_with(simulation, web(replicas=2))
         assert {each["observedGeneration"] for each in conditions_of(simulation).values()} == {2}
         assert status_writes(simulation) > writes
         assert [each.count for each in simulation.events] == [1, 1]

@@ -12,7 +12,7 @@ from levelog import GiveUp, LabelledResource, LevelogError, LiveIndex, Operator,
 from levelog.daemons import Daemon
 from levelog.testing import Simulation
 from rigs.kinds import Pod, web
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 from rigs.typed import Web
 
 MINUTE = timedelta(minutes=1)
@@ -97,23 +97,16 @@ def test_it_waits_for_its_object_and_for_an_index() -> None:
             told.append(found.spec.image)  # noqa: PERF401 - it is told at once
         told.append(daemon.reason)
 
-    with Simulation(op) as simulation:
-        simulation.call_through(count)
-        simulation.apply(web())
+    with simulated(op, web(), through=[count]) as simulation:
         simulation.advance(MINUTE)
         assert told == []
-        simulation.apply(web(replicas=2))
-        simulation.run()
+        run_with(simulation, web(replicas=2))
         assert told == ["ready", []]
-        simulation.apply(pod("one"))
-        simulation.run()
+        run_with(simulation, pod("one"))
         assert told == ["ready", [], ["one"]]
-        simulation.apply(pod("two"))
-        simulation.run()
+        run_with(simulation, pod("two"))
         assert told[3:] == [["one", "two"], "a"]
-        simulation.apply(web(replicas=2, image="b"))
-        simulation.apply(web(replicas=2, image="c"))
-        simulation.run()
+        run_with(simulation, web(replicas=2, image="b"), web(replicas=2, image="c"))
         assert told[5:] == ["c"]  # changes that come faster than they are taken are one
         simulation.delete(Web, "shop")
         simulation.run()
@@ -164,10 +157,7 @@ def test_invariant_18_one_that_ignores_its_cancellation_does_not_run_again_befor
                 await release.wait()
         told.append("returns")
 
-    with Simulation(op) as simulation:
-        simulation.call_through(deaf)
-        simulation.apply(web())
-        simulation.run()
+    with simulated(op, web(), through=[deaf]) as simulation:
         simulation.apply(web(image="none"))
         simulation.advance(MINUTE)
         simulation.apply(web(image="b"))  # it fits again
@@ -198,8 +188,7 @@ def test_one_that_ignores_its_cancellation_holds_up_none_of_another_operator(mon
     one, other = operator("a"), operator("b")
     with Simulation(one, other) as simulation:
         simulation.call_through(*(each.origin for op in (one, other) for each in op.effects.values()))
-        simulation.apply(web(image="a"))
-        simulation.run()
+        run_with(simulation, web(image="a"))
         for image in ("none", "b"):
             simulation.apply(web(image=image))
             simulation.advance(MINUTE)
@@ -223,8 +212,7 @@ def test_operators_have_daemons_of_one_name_for_one_object() -> None:
     operators = operator("a"), operator("b")
     with Simulation(*operators) as simulation:
         simulation.call_through(*(each.origin for op in operators for each in op.effects.values()))
-        simulation.apply(web())
-        simulation.run()
+        run_with(simulation, web())
         assert sorted(told) == ["a begins", "b begins"]
         simulation.delete(Web, "shop")
         simulation.run()

@@ -13,7 +13,7 @@ from levelog import ABSENT, Intent, Operator, Retry, delete
 from levelog.edges import Diff, FieldChange
 from levelog.testing import Simulation
 from rigs.kinds import web
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 from rigs.typed import Web
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,15 +39,12 @@ def test_a_handler_that_waits_to_be_tried_again_sees_the_newest_state_and_holds_
         told.append(("pull", reason, old, new))
 
     failing.append(ValueError("the cloud is away"))
-    with Simulation(op) as simulation:
-        simulation.call_through(provision, compare, pull)
-        simulation.apply(web())
+    with simulated(op, web(), through=[provision, compare, pull]) as simulation:
         simulation.advance(timedelta(minutes=1))
         level = simulation.level("provision", "default", "shop")
         assert (level.status, level.actual) == ("settling", None)
         assert len(attempts) > 3
-        simulation.apply(web(image="b"))
-        simulation.run()
+        run_with(simulation, web(image="b"))
         changed = (FieldChange(op="change", path="/spec/image", old="a", new="b"),)
         expected = [
             ("pull", "create", None, "a"),
@@ -128,8 +125,7 @@ def test_true_and_1_are_an_edge() -> None:
     with Simulation(op) as simulation:
         simulation.call_through(provision)
         for value in (1, True, [{"a": 1}], [{"a": True}], [{"a": True}]):
-            simulation.apply(web(note=value))
-            simulation.run()
+            run_with(simulation, web(note=value))
         expected = [1, True, [{"a": 1}], [{"a": True}]]
         assert repr(told) == repr([("/spec/note", old, new) for old, new in pairwise(expected)])
 
@@ -149,8 +145,7 @@ def test_methods_of_one_object_are_handlers() -> None:
     with Simulation(op) as simulation:
         simulation.call_through(cloud.provision)
         for replicas in (1, 2):
-            simulation.apply(web(replicas=replicas))
-            simulation.run()
+            run_with(simulation, web(replicas=replicas))
         assert cloud.told == ["create", "update"]
 
 
@@ -165,9 +160,7 @@ def test_a_function_that_cannot_be_ended_uses_up_no_retries_while_it_goes_on() -
         if not retry:
             is_free.wait(60)
 
-    with Simulation(op) as simulation:
-        simulation.call_through(provision)
-        simulation.apply(web())
+    with simulated(op, web(), through=[provision]) as simulation:
         simulation.advance(timedelta(minutes=10))
         level = simulation.level("provision", "default", "shop")
         assert (level.status, told) == ("settling", [0]), level
@@ -215,8 +208,7 @@ def test_filters_say_which_objects_and_which_edges_are_handled() -> None:
             ({"replicas": 4}, [("blank", "x")]),
         ]
         for spec, expected in steps:
-            simulation.apply(web(**spec))
-            simulation.run()
+            run_with(simulation, web(**spec))
             assert taken() == expected, spec
 
 
@@ -251,15 +243,11 @@ def test_objects_from_before_the_handler_are_for_resume_and_are_else_only_noted(
         told.clear()
         return found
 
-    with Simulation(op) as simulation:
-        simulation.call_through(all_of_them, from_now, new_ones, old_ones)
-        simulation.apply(web("old"))
+    with simulated(op, web("old"), through=[all_of_them, from_now, new_ones, old_ones]) as simulation:
         simulation.advance(timedelta(hours=1))
         assert taken() == {("all_of_them", "resume", "old"), ("old_ones", "resume", "old")}
         assert "new_ones_handled" not in simulation.calls
-        simulation.apply(web("young"))
-        simulation.apply(web("old", image="b"))
-        simulation.run()
+        run_with(simulation, web("young"), web("old", image="b"))
         created = {(name, "create", "young") for name in ("all_of_them", "from_now", "new_ones")}
         assert taken() == created | {(name, "update", "old") for name in ("all_of_them", "from_now")}
         for view in ("all_of_them", "from_now", "new_ones", "old_ones"):
@@ -356,8 +344,7 @@ def test_a_decorator_names_the_class_whose_objects_the_function_takes(takes: Any
 
     functions = [decorate(function(name)) for name, decorate in decorators.items()]
     with simulated(op, web(image="a"), through=functions) as simulation:
-        simulation.apply(web(image="b"))
-        simulation.run()
+        run_with(simulation, web(image="b"))
         simulation.delete(Web, "shop")
         simulation.run()
         assert told == set(decorators)

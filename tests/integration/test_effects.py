@@ -10,7 +10,7 @@ from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Retr
 from levelog.testing import Simulation
 from levelog_base.errors import LevelogError
 from rigs.kinds import manifest
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 
 
 class Record(Struct):
@@ -64,10 +64,8 @@ def called(simulation: Simulation) -> list[str]:
 def test_a_level_is_in_sync_once_its_calls_took_place_and_calls_only_what_is_missing() -> None:
     with simulated(publishing(), host("www", "ftp")) as simulation:
         assert (status(simulation), called(simulation)) == ("in_sync", ["ftp", "www"])
-        simulation.apply(host("www", "ftp", "news"))
-        simulation.run()
-        simulation.apply(host("www", address="10.0.0.2"))
-        simulation.run()
+        run_with(simulation, host("www", "ftp", "news"))
+        run_with(simulation, host("www", address="10.0.0.2"))
         assert (status(simulation), called(simulation)) == ("in_sync", ["ftp", "www", "news", "www"])
         assert {each.state for each in simulation.intents} == {"settled"}
 
@@ -75,8 +73,7 @@ def test_a_level_is_in_sync_once_its_calls_took_place_and_calls_only_what_is_mis
 def test_what_effects_did_for_a_parent_is_forgotten_with_it() -> None:
     with Simulation(publishing()) as simulation:
         for _ in range(2):
-            simulation.apply(host("www"))
-            simulation.run()
+            run_with(simulation, host("www"))
             simulation.delete(Host, "a")
             simulation.run()
         assert called(simulation) == ["www", "www"]
@@ -96,16 +93,14 @@ def test_a_call_that_fails_for_good_fails_its_level_until_something_changes() ->
         simulation.advance(timedelta(hours=1))
         level = simulation.level("published", "default", "a")
         assert (level.status, level.reason, simulation.calls["record"]) == ("failed", "effect record: not ours", 1)
-        simulation.apply(host("www", address="10.0.0.2"))
-        simulation.run()
+        run_with(simulation, host("www", address="10.0.0.2"))
         assert status(simulation) == "in_sync"
 
 
 def test_no_level_waits_for_an_event_or_fails_because_of_one() -> None:
     with Simulation(publishing()) as simulation:
         simulation.refuse(403)
-        simulation.apply(host("www"))
-        simulation.run()
+        run_with(simulation, host("www"))
         assert status(simulation) == "in_sync"
         assert [(each.verb, each.state) for each in simulation.intents] == [("event", "failed"), ("call", "settled")]
 
@@ -194,15 +189,13 @@ def test_own_status_writes_leave_a_call_that_waits_its_key_and_its_pace(
     op, bill = billing(ends=ends)
     with Simulation(op) as simulation:
         simulation.stub(bill, fails)
-        simulation.apply(tenant("a"))
-        simulation.run()
+        run_with(simulation, tenant("a"))
         simulation.advance(timedelta(hours=3))
         assert len([each for each in simulation.intents if each.verb == "patch_status"]) > 2
         calls = [each for each in simulation.intents if each.verb == "call"]
         assert len({each.idempotency_key for each in calls}) == 1, calls
         assert 15 < simulation.calls["bill"] < 40
-        simulation.apply(tenant("b"))
-        simulation.run()
+        run_with(simulation, tenant("b"))
         simulation.advance(timedelta(minutes=16))
         simulation.stub(bill, lambda _: "billed")
         simulation.advance(timedelta(minutes=16))
@@ -215,8 +208,7 @@ def test_a_call_that_gave_up_in_a_later_round_than_it_was_decided_in_fails_that_
     op, bill = billing(ends=1)
     with Simulation(op) as simulation:
         simulation.stub(bill, busy)
-        simulation.apply(tenant("a"))
-        simulation.run()
+        run_with(simulation, tenant("a"))
 
         def gives_up(_: Bill) -> str:
             raise GiveUp("no such plan")

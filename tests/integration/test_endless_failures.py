@@ -10,6 +10,7 @@ from levelog import Call, GiveUp, Index, Intent, Level, Operator, Owner, Resourc
 from levelog.testing import Simulation
 from levelog_store.look.levelpages import read_level_lines
 from rigs.kinds import manifest
+from rigs.simulated import run_with
 from rigs.typed import ConfigMap
 
 LIMIT = timedelta(minutes=16)
@@ -91,8 +92,7 @@ def reason(simulation: Simulation) -> str:
 def test_a_write_that_was_refused_for_three_days_goes_through_within_the_limit(refusal: int) -> None:
     with Simulation(OP) as simulation:
         simulation.refuse(refusal)
-        simulation.apply(a_web())
-        simulation.run()
+        run_with(simulation, a_web())
         simulation.advance(DAYS)
         assert status(simulation, "made") in ("failed", "settling")
         sent = sum(each.attempts for each in simulation.intents)
@@ -108,8 +108,7 @@ def test_a_write_that_was_refused_for_three_days_goes_through_within_the_limit(r
 def test_an_effect_that_raised_for_a_day_is_called_within_the_limit_with_the_same_key() -> None:
     with Simulation(CALLED) as simulation:
         simulation.stub(bill, away)
-        simulation.apply(a_web())
-        simulation.run()
+        run_with(simulation, a_web())
         simulation.advance(timedelta(days=1))
         assert status(simulation, "billed") == "settling"
         assert 80 < simulation.calls["bill"] < 200
@@ -138,8 +137,7 @@ def test_a_call_that_keeps_failing_gives_way_to_what_its_view_sees_next(
 
     with Simulation(CALLED) as simulation:
         simulation.stub(bill, fails_for_a)
-        simulation.apply(a_web("a"))
-        simulation.run()
+        run_with(simulation, a_web("a"))
         simulation.advance(time)
         simulation.apply(a_web("b"))
         simulation.advance(LIMIT)
@@ -152,15 +150,13 @@ def recovers_and_is_soon_wrong_again(
 ) -> None:
     """Let it fail for an hour, recover, and be wrong half a minute later."""
     fail()
-    simulation.apply(a_web())
-    simulation.run()
+    run_with(simulation, a_web())
     simulation.advance(timedelta(hours=1))
     assert " times since 2026-01-01 00:00:00 UTC" in reason(simulation)
     simulation.apply(a_web("z"))  # tried at once
     simulation.run()
     recover()
-    simulation.apply(a_web("b"))
-    simulation.run()
+    run_with(simulation, a_web("b"))
     begun = simulation.now
     while status(simulation, "made") != "in_sync" and simulation.now < begun + LIMIT:
         simulation.advance(timedelta(seconds=10))

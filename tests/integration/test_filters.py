@@ -9,6 +9,7 @@ import pytest
 from levelog import AnnotatedResource, Operator, Struct
 from levelog.testing import Simulation
 from rigs.kopffiles import kopf_run
+from rigs.simulated import run_with
 from rigs.typed import ConfigMap
 
 
@@ -137,27 +138,21 @@ def test_invariant_21_a_parent_that_comes_back_into_the_filters_is_written_for_a
 ) -> None:
     with Simulation(operator(COMING_BACK[filters])) as simulation:
         for text in ("v1", "v2", "v1", "v1"):
-            simulation.apply(note(text))
-            simulation.run()
+            run_with(simulation, note(text))
             assert standing(simulation) == ([text], "in_sync")
-            simulation.apply(note(text, on=False))
-            simulation.run()
+            run_with(simulation, note(text, on=False))
         simulation.delete(ConfigMap, "hello")
         simulation.run()
         assert written(simulation) == []
-        simulation.apply(note("v1"))
-        simulation.run()
+        run_with(simulation, note("v1"))
         assert standing(simulation) == (["v1"], "in_sync")
 
 
 def test_invariant_21_a_write_that_was_never_sent_is_sent_once_its_parent_is_back() -> None:
     with Simulation(operator(COMING_BACK["labels"])) as simulation:
         simulation.refuse(503, target="configmaps/default/hello", times=1)
-        simulation.apply(note("v1"))
-        simulation.run()
-        simulation.apply(note("v1", on=False))
-        simulation.run()
-        simulation.apply(note("v1"))
-        simulation.run()
+        run_with(simulation, note("v1"))
+        run_with(simulation, note("v1", on=False))
+        run_with(simulation, note("v1"))
         simulation.advance(timedelta(minutes=5))
         assert standing(simulation) == (["v1"], "in_sync")

@@ -12,7 +12,7 @@ from levelog import GiveUp, LabelledResource, Operator, Retry
 from levelog.handlers.edgehandlers import IS_HANDLED, IS_OPEN
 from levelog.testing import Simulation
 from rigs.run.examples import examples
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 from rigs.typed import Web, WebSpec
 
 FINALIZER = "levelog/webs"
@@ -73,8 +73,7 @@ def test_a_finalizer_is_on_before_anything_is_done_and_off_once_the_end_is_handl
     handlers = Handlers()
     with handlers.simulation as simulation:
         simulation.call_through(*handlers.functions)
-        simulation.apply(web(finalizers=("example.com/other",)))
-        simulation.run()
+        run_with(simulation, web(finalizers=("example.com/other",)))
         both = ["example.com/other", FINALIZER]
         assert handlers.told == [("provision", both)]
         handlers.failing["archive"] = ValueError("the tape is full")
@@ -139,8 +138,7 @@ def test_a_handler_that_waits_for_the_finalizer_says_so() -> None:
     with handlers.simulation as simulation:
         simulation.call_through(*handlers.functions)
         simulation.refuse(403, target="webs.example.com/default/shop", times=1)
-        simulation.apply(web())
-        simulation.run()
+        run_with(simulation, web())
         assert not handlers.told
         level = simulation.level("provision", "default", "shop")
         assert (level.status, level.reason) == ("drifting", "waits for its finalizer to be put on")
@@ -154,8 +152,7 @@ def test_another_write_to_the_object_does_not_refuse_the_finalizer() -> None:
     with handlers.simulation as simulation:
         simulation.call_through(*handlers.functions)
         simulation.refuse(429, target="webs.example.com/default/shop", times=1)
-        simulation.apply(web())
-        simulation.run()
+        run_with(simulation, web())
         simulation.patch_status(Web, "shop", {"seen": True})
         simulation.advance(timedelta(minutes=1))
         assert [(each.state, each.attempts) for each in simulation.intents if each.verb == "patch"] == [("settled", 2)]
@@ -167,8 +164,7 @@ def test_a_handler_that_gives_up_lets_the_object_go_and_is_not_called_again(erro
     handlers = Handlers(retries=2, backoff=timedelta(minutes=1))
     with handlers.simulation as simulation:
         simulation.call_through(*handlers.functions)
-        simulation.apply(web())
-        simulation.run()
+        run_with(simulation, web())
         handlers.failing["archive"] = error
         simulation.delete(Web, "shop")
         simulation.advance(timedelta(hours=1))
@@ -187,8 +183,7 @@ def test_what_the_filters_leave_out_is_not_held() -> None:
 
     with simulated(op, web("kept", labels={"tape": "yes"}), web("free"), through=[archive]) as simulation:
         assert finalizers(simulation) == {"free": [], "kept": [FINALIZER]}
-        simulation.apply(web("kept", labels={"tape": "no"}))
-        simulation.run()
+        run_with(simulation, web("kept", labels={"tape": "no"}))
         assert finalizers(simulation) == {"free": [], "kept": []}
         simulation.delete(Web, "kept")
         simulation.delete(Web, "free")

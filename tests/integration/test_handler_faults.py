@@ -14,7 +14,7 @@ import pytest
 from levelog import Index, Intent, Level, Operator, Resource, Struct, apply
 from levelog.testing import Simulation
 from rigs.kinds import ConfigMap, manifest
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 
 SHORT = timedelta(milliseconds=100)
 OF_A_THREAD = timedelta(seconds=1)
@@ -179,12 +179,10 @@ def test_an_index_function_that_fails_is_told_by_who_reads_it_until_the_object_c
         level = simulation.level("view", "default", "b")
         assert level.status == "drifting"
         assert level.reason.startswith(f"index shop/names leaves out webs.example.com/default/a: {reason}")
-        simulation.apply(web("a"))
-        simulation.run()
+        run_with(simulation, web("a"))
         assert simulation.level("view", "default", "b").status == "in_sync"
         assert simulation.level("view", "default", "b").reason == ""
-        simulation.apply(web("a", does))
-        simulation.run()
+        run_with(simulation, web("a", does))
         level = simulation.level("view", "default", "b")
         assert level.status == "blocked"
         assert level.reason.startswith(f"index shop/names fails for webs.example.com/default/a: {reason}")
@@ -193,8 +191,7 @@ def test_an_index_function_that_fails_is_told_by_who_reads_it_until_the_object_c
 def test_the_log_names_function_object_error_and_place(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "levelog.calls.faults")
     with Simulation(operator()) as simulation:
-        simulation.apply(web("a", "view raises"))
-        simulation.run()
+        run_with(simulation, web("a", "view raises"))
     warning, *_ = [record for record in caplog.records if record.levelno == logging.WARNING]
     line = misbehave.__code__.co_firstlineno + 4
     assert warning.getMessage() == (
@@ -215,7 +212,6 @@ def test_a_function_logs_with_the_object_that_it_is_called_for(caplog: pytest.Lo
         return Level(1, 1)
 
     with Simulation(op) as simulation:
-        simulation.apply(web("a"))
-        simulation.run()
+        run_with(simulation, web("a"))
     [told] = [record for record in caplog.records if record.getMessage() == "looked at"]
     assert (told.name, vars(told)["object"]) == ("levelog.operator.shop.view", "webs.example.com/default/a")

@@ -12,7 +12,7 @@ from levelog import Level, LiveIndex, Operator, Struct
 from levelog.testing import Simulation
 from levelog_base.errors import HookFailed
 from rigs.kinds import Web, web
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 
 SHORT = timedelta(milliseconds=50)
 
@@ -55,8 +55,7 @@ def test_hooks_of_all_operators_run_in_the_order_of_definition_and_are_given_wha
         told.append("third")
 
     with Simulation(op, other) as simulation:
-        simulation.apply(web("a"))
-        simulation.run()
+        run_with(simulation, web("a"))
         assert told == ["first hello levelog.operator.shop.first", "second levelog function", "third"]
     assert told[-1] == "last"
 

@@ -9,7 +9,7 @@ import pytest
 from levelog import Manifest, Operator, Resource, Struct
 from levelog.testing import Simulation
 from rigs.kinds import ConfigMap, manifest
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 
 
 class ShopSpec(Struct):
@@ -96,8 +96,7 @@ def test_more_deletions_than_may_be_at_once_wait_until_they_are_confirmed() -> N
         return manifests(shop)
 
     with simulated(operator(parts, max_deletions=1), shop("s1", "s2", "c1", "c2")) as simulation:
-        simulation.apply(shop("s1", "s2", "c1"))
-        simulation.run()
+        run_with(simulation, shop("s1", "s2", "c1"))
         assert children(simulation) == ["c1", "s1", "s2"]
         simulation.apply(shop())
         simulation.advance(timedelta(hours=1))
@@ -111,8 +110,6 @@ def test_more_deletions_than_may_be_at_once_wait_until_they_are_confirmed() -> N
         confirm(simulation, held.reason)
         assert children(simulation) == []
         assert simulation.level("parts", "default", "shop").status == "in_sync"
-        simulation.apply(shop("s1", "s2", "c1"))
-        simulation.run()
-        simulation.apply(shop())
-        simulation.run()
+        run_with(simulation, shop("s1", "s2", "c1"))
+        run_with(simulation, shop())
         assert children(simulation) == ["c1", "s1", "s2"], "what was confirmed is over"

@@ -16,6 +16,7 @@ from rigs.kinds import manifest
 from rigs.leasing import processor
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.simulated import run_with
 from rigs.webs import PODS, WEBS, logged, pod, seen, web
 
 NAMES = [f"shop{number}" for number in range(12)]
@@ -76,15 +77,12 @@ def boards(*names: str) -> Operator:
 
 def test_a_view_looks_up_levels_of_another_operator_also_of_views_that_take_levels() -> None:
     with Simulation(webs(), boards()) as simulation:
-        simulation.apply(manifest("Board", "board", web="shop"))
-        simulation.run()
+        run_with(simulation, manifest("Board", "board", web="shop"))
         assert simulation.level("shown", "default", "board").actual == {}
-        simulation.apply(manifest("Web", "shop", replicas=1))
-        simulation.run()
+        run_with(simulation, manifest("Web", "shop", replicas=1))
         names = ("webs/size", "webs/summary", "webs/conditions")
         assert simulation.level("shown", "default", "board").actual == dict.fromkeys(names, "in_sync")
-        simulation.apply(manifest("Web", "shop", replicas=2))
-        simulation.run()
+        run_with(simulation, manifest("Web", "shop", replicas=2))
         drifts = {"webs/size": "drifting", "webs/summary": "drifting", "webs/conditions": "in_sync"}
         assert simulation.level("shown", "default", "board").actual == drifts
         simulation.delete(Web, "shop")
@@ -104,9 +102,7 @@ def test_a_class_and_a_name_give_levels_of_the_own_operator_and_of_the_other() -
         return Level([], sorted(levels.of(Web, board.spec.web)))
 
     with Simulation(webs(), op) as simulation:
-        simulation.apply(manifest("Board", "board", web="shop"))
-        simulation.apply(manifest("Web", "shop"))
-        simulation.run()
+        run_with(simulation, manifest("Board", "board", web="shop"), manifest("Web", "shop"))
         assert simulation.level("shown", "default", "board").actual == ["boards/mine", "mine", "webs/size"]
 
 

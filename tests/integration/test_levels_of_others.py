@@ -9,7 +9,7 @@ from levelog.conditions import Condition
 from levelog.levels import Levels
 from levelog.testing import Simulation
 from rigs.kinds import Pod, manifest
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 from rigs.typed import Web
 
 HOUR: Final = timedelta(hours=1)
@@ -104,8 +104,7 @@ def test_a_grandchild_counts_and_a_child_that_goes_does_not_any_more() -> None:
 
     with Simulation(op) as simulation:
         simulation.refuse(403, target="pods/default/c1-0-0", times=1)
-        simulation.apply(manifest("Chain", "chain", replicas=2))
-        simulation.run()
+        run_with(simulation, manifest("Chain", "chain", replicas=2))
         assert simulation.level("webs", "default", "c1").status == "in_sync", "its webs are as it wants them"
         for stalled in (condition(simulation, "Stalled", "c1"), ready(simulation)):
             assert stalled["message"].startswith("pods of webs.example.com/default/c1-0: ")
@@ -119,8 +118,7 @@ def test_a_grandchild_counts_and_a_child_that_goes_does_not_any_more() -> None:
         simulation.delete(Pod, "c1-0-0")
         simulation.run()
         assert ready(simulation)["status"] == "False"
-        simulation.apply(manifest("Chain", "chain", replicas=1))
-        simulation.run()
+        run_with(simulation, manifest("Chain", "chain", replicas=1))
         assert ready(simulation)["message"] == "in sync: shops; children: 2"
 
 
@@ -138,8 +136,7 @@ def test_a_view_reads_the_levels_of_wanted_children_and_of_theirs_and_wakes_for_
 
     with Simulation(op) as simulation:
         simulation.refuse(403, target="pods/default/c1-0-0", times=1)
-        simulation.apply(manifest("Chain", "chain", replicas=2))
-        simulation.run()
+        run_with(simulation, manifest("Chain", "chain", replicas=2))
         place = "example.com/default"
         assert simulation.level("tree", "default", "chain").actual == {
             f"shops.{place}/c0": {f"webs.{place}/c0-0": ["pods in_sync"]},
@@ -150,11 +147,9 @@ def test_a_view_reads_the_levels_of_wanted_children_and_of_theirs_and_wakes_for_
         assert simulation.level("tree", "default", "chain").actual[f"shops.{place}/c1"] == {
             f"webs.{place}/c1-0": ["pods in_sync"]
         }
-        simulation.apply(manifest("Web", "other"))
-        simulation.run()
+        run_with(simulation, manifest("Web", "other"))
         assert simulation.calls["tree"] == calls, "no child of its"
-        simulation.apply(manifest("Chain", "chain", replicas=1))
-        simulation.run()
+        run_with(simulation, manifest("Chain", "chain", replicas=1))
         assert list(simulation.level("tree", "default", "chain").actual) == [f"shops.{place}/c0"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from levelog import Index, Intent, Level, Operator, Owner, Resource, apply, create, delete, patch
 from rigs.kinds import Pod, manifest, web
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 from rigs.typed import ConfigMap, Web
 
 
@@ -122,8 +122,7 @@ def test_an_owner_that_a_manifest_names_is_the_one_that_counts() -> None:
     with simulated(op) as simulation:
         tenants.append(str(simulation.apply(TENANT)["metadata"]["uid"]))
         for replicas in (1, 2):
-            simulation.apply(web("shop", replicas=replicas))
-            simulation.run()
+            run_with(simulation, web("shop", replicas=replicas))
             assert [each["data"] for each in simulation.objects(ConfigMap)] == [{"replicas": str(replicas)}]
             assert simulation.level("told", "default", "shop").status == "in_sync"
 

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from sqlalchemy import update
 
 from levelog import Operator, Retry
-from levelog.testing import Simulation
 from levelog_base.errors import LeaseLost
 from levelog_base.wire.objects import Sequence
 from levelog_base.wire.records import LoggedRecord
@@ -31,6 +30,7 @@ from levelog_store.tables import call_positions, leases, levels, wakeups
 from rigs.kinds import web as shop
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.simulated import simulated
 from rigs.typed import Web
 from rigs.waiting import until
 from rigs.webs import NOON, WEBS, deleted, web
@@ -416,9 +416,7 @@ async def test_an_object_that_is_asked_for_while_its_call_runs_is_tried_at_once_
 def test_whatever_delay_is_asked_for_the_record_is_tried_again_and_nothing_ends(delay: Any, calls: int) -> None:
     told = Told()
     told.failing["a"] = Retry("busy", delay=delay)
-    with Simulation(told.op) as simulation:
-        simulation.call_through(told.record)
-        simulation.apply(shop("a", replicas=1))
+    with simulated(told.op, shop("a", replicas=1), through=[told.record]) as simulation:
         simulation.advance(timedelta(seconds=10))
         assert told.retries == list(range(calls))  # at once ten times, then each second
         told.failing.clear()

@@ -8,7 +8,7 @@ from msgspec import field
 from levelog import Index, Intent, Level, Manifest, Operator, Resource, Struct, apply, delete
 from levelog.testing import Simulation
 from rigs.kinds import manifest
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 
 
 class ShopSpec(Struct):
@@ -143,8 +143,7 @@ def test_what_is_wanted_otherwise_is_written_at_once_and_so_is_what_was_in_sync_
         for _ in range(7):
             undo(simulation)
         assert simulation.level("painted", "default", "corner").status == "failed"
-        simulation.apply(shop("blue"))
-        simulation.run()
+        run_with(simulation, shop("blue"))
         assert simulation.level("painted", "default", "corner").status == "in_sync"
         for _ in range(5):
             undo(simulation)
@@ -169,8 +168,7 @@ def test_two_wishes_that_take_turns_are_each_written_at_once_though_neither_come
     with simulated(op, shop("red")) as simulation:
         for number in range(10):
             assert simulation.level("signed", "default", "corner").round == 1 + number
-            simulation.apply(shop("red" if number % 2 else "blue"))
-            simulation.run()
+            run_with(simulation, shop("red" if number % 2 else "blue"))
 
 
 def test_an_object_that_is_deleted_again_and_again_is_made_anew_at_once_five_times() -> None:

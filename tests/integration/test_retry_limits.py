@@ -10,6 +10,7 @@ import pytest
 from levelog import GiveUp, Intent, Level, Operator, Retry, call
 from levelog.testing import Simulation
 from rigs.kinds import web
+from rigs.simulated import simulated
 from rigs.typed import Web
 
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -108,9 +109,7 @@ def test_limits_of_an_operator_hold_for_each_function_that_says_nothing_else() -
         yield call(paged, web.metadata.name)
         yield call(rung, web.metadata.name)
 
-    with Simulation(op) as simulation:
-        simulation.call_through(once, timed, paged, rung)
-        simulation.apply(web("a"))
+    with simulated(op, web("a"), through=[once, timed, paged, rung]) as simulation:
         simulation.advance(10 * MINUTE)
         assert Counter(called) == {"once": 1, "timed": 11, "paged": 3, "rung": 1}
         simulation.advance(timedelta(hours=2))

@@ -10,6 +10,7 @@ import pytest
 from levelog import Intent, Level, LevelogError, Manifest, Operator, Resource, Struct, apply, delete
 from levelog.testing import Simulation, StatusError
 from rigs.kinds import manifest
+from rigs.simulated import run_with, simulated
 from rigs.typed import ConfigMap
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -79,9 +80,7 @@ def lease(name: str = "a", *, seconds: int = 10) -> dict[str, Any]:
 
 def test_time_stops_at_each_moment_at_which_something_is_due() -> None:
     looked_at.clear()
-    with Simulation(op) as simulation:
-        simulation.apply(lease("a", seconds=20))
-        simulation.apply(lease("b", seconds=30))
+    with simulated(op, lease("a", seconds=20), lease("b", seconds=30)) as simulation:
         simulation.advance(timedelta(seconds=60))
         assert simulation.now == BEGIN + timedelta(seconds=60)
     assert [int((at - BEGIN).total_seconds()) for at in looked_at] == [0, 0, 20, 30, 40, 60, 60]
@@ -91,9 +90,7 @@ def test_a_write_waits_for_an_earlier_one_to_its_target_as_actuators_have_it() -
     with Simulation(writer) as simulation:
         simulation.apply(config("old"))
         simulation.refuse(503, target="configmaps/default/old", times=1)
-        simulation.apply(lease("a"))
-        simulation.apply(lease("b"))
-        simulation.run()
+        run_with(simulation, lease("a"), lease("b"))
         deletes = [intent for intent in simulation.intents if intent.verb == "delete"]
         assert [intent.attempts for intent in deletes] == [1, 0]
         simulation.advance(timedelta(minutes=1))
@@ -155,8 +152,7 @@ def test_a_view_that_there_is_not_is_answered_with_those_that_there_are() -> Non
         assert str(wrong.value) == "there is no view 'beat'; views are: leases/beats, leases/zone, writer/written"
         with pytest.raises(KeyError, match="there is no view 'writer/beats'"):
             simulation.level("writer/beats", "default", "a")
-        simulation.apply(lease())
-        simulation.run()
+        run_with(simulation, lease())
         assert simulation.level("leases/beats", "default", "a") == simulation.level("beats", "default", "a")
 
 
@@ -167,9 +163,7 @@ def test_a_level_that_is_not_of_the_annotated_type_is_named() -> None:
     def zone(lease: Lease) -> Level[int]:
         return Level(desired=cast("int", "north"), actual=0)
 
-    with Simulation(wrong) as simulation:
-        simulation.apply(lease())
-        simulation.run()
+    with simulated(wrong, lease()) as simulation:
         says = r'^wrong/zone is annotated to return Level\[int\], and desired for leases.* is "north": Expected `int`'
         with pytest.raises(TypeError, match=says):
             simulation.level("zone", "default", "a")
@@ -268,9 +262,7 @@ def test_kinds_without_a_spec_and_those_that_the_sandbox_does_not_know_are_serve
         yield {"apiVersion": "v1", "kind": "PodTemplate", "metadata": inside, "template": template}
         yield {"apiVersion": "v1", "kind": "Endpoints", "metadata": inside, "subsets": SUBSETS}
 
-    with Simulation(op) as simulation:
-        simulation.apply({"apiVersion": "example.com/v1", "kind": "Tenant", "metadata": {"name": "acme"}})
-        simulation.run()
+    with simulated(op, {"apiVersion": "example.com/v1", "kind": "Tenant", "metadata": {"name": "acme"}}) as simulation:
         level = simulation.level("parts", None, "acme")
         assert (level.status, level.reason) == ("in_sync", "")
         assert simulation.objects(RoleBinding)[0]["roleRef"]["name"] == "edit"

@@ -15,7 +15,6 @@ from sqlalchemy import Table, select
 from levelog import Operator
 from levelog.calls import caller
 from levelog.handlers.timers import moment
-from levelog.testing import Simulation
 from levelog_base.errors import Unavailable
 from levelog_base.wire.objects import Application, Cluster
 from levelog_base.wire.records import ObjectDeleted, ObjectSeen
@@ -31,6 +30,7 @@ from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
 from levelog_store.tables import call_positions, decisions, intents, levels, wakeups
 from rigs.kinds import web as shop
+from rigs.simulated import simulated
 from rigs.typed import Web
 from rigs.waiting import until
 from rigs.webs import NOON, deleted, logged, web
@@ -522,8 +522,7 @@ def test_a_plain_function_of_a_plain_object_is_called_too_and_none_unless_it_is_
     def tick(web: Mapping[str, Any]) -> None:
         names.append(web["metadata"]["name"])
 
-    with Simulation(op) as simulation:
-        simulation.apply(shop("a"))
+    with simulated(op, shop("a")) as simulation:
         simulation.advance(timedelta(seconds=90))
         assert (names, simulation.calls["tick"]) == ([], 2)
         simulation.call_through(tick)

@@ -10,7 +10,7 @@ from levelog import GiveUp, Intent, Operator, Resource, apply, call, patch
 from levelog.intents import delete, event
 from levelog.testing import Simulation
 from rigs.kinds import ConfigMap, Secret, manifest, web
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 from rigs.typed import Web
 
 MINUTE = timedelta(minutes=1)
@@ -68,8 +68,7 @@ def test_what_a_handler_yields_is_written_once_for_each_call_also_for_that_of_th
     ledger: tuple[Ledger, Simulation],
 ) -> None:
     made, simulation = ledger
-    simulation.apply(web())
-    simulation.run()
+    run_with(simulation, web())
     found = stored(simulation)
     assert found["shop-create"]["data"] == {"image": "a"}
     assert [each["name"] for each in found["shop-create"]["metadata"]["ownerReferences"]] == ["shop"]
@@ -100,21 +99,17 @@ def test_of_several_writes_only_those_that_failed_are_tried_again(ledger: tuple[
 def test_a_handler_waits_for_its_writes_and_not_for_those_that_are_refused(ledger: tuple[Ledger, Simulation]) -> None:
     made, simulation = ledger
     simulation.refuse(503, target="configmaps/default/shop-create", times=1)
-    simulation.apply(web())
-    simulation.run()
-    simulation.apply(web(image="b"))
-    simulation.run()
+    run_with(simulation, web())
+    run_with(simulation, web(image="b"))
     assert made.told == [("create", "a")]
     assert "see record_writes" in simulation.level("record", "default", "shop").reason
     simulation.advance(MINUTE)
     assert made.told == [("create", "a"), ("update", "b")]
     simulation.refuse(422, target="configmaps/default/shop-update")
-    simulation.apply(web(image="c"))
-    simulation.run()
+    run_with(simulation, web(image="c"))
     level = simulation.level("record_writes", "default", "shop")
     assert (level.status, "422" in level.reason) == ("failed", True)
-    simulation.apply(web(image="d"))
-    simulation.run()
+    run_with(simulation, web(image="d"))
     assert made.told[2:] == [("update", "c"), ("update", "d")]
     assert seen(simulation) == ["a", "b", "c", "d"]
 
@@ -133,10 +128,9 @@ def test_an_async_handler_may_call_effects_and_leave_events() -> None:
     def pay(image: str) -> None:
         paid.append(image)
 
-    with Simulation(op) as simulation:
-        simulation.call_through(bill, pay)
-        simulation.apply(config_map("unpaid") | {"metadata": {"name": "unpaid", "namespace": "default"}})
-        simulation.apply(web())
+    with simulated(
+        op, config_map("unpaid") | {"metadata": {"name": "unpaid", "namespace": "default"}}, web(), through=[bill, pay]
+    ) as simulation:
         simulation.advance(timedelta(hours=1))
         assert paid == ["a"]
         assert [each.reason for each in simulation.events] == ["Billed"]
@@ -175,8 +169,6 @@ def test_a_handler_that_gives_up_yields_nothing() -> None:
         yield apply(config_map("half"))
         raise GiveUp("no")
 
-    with Simulation(op) as simulation:
-        simulation.call_through(provision)
-        simulation.apply(web())
+    with simulated(op, web(), through=[provision]) as simulation:
         simulation.advance(timedelta(hours=1))
         assert stored(simulation) == {}

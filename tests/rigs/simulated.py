@@ -15,7 +15,12 @@ def simulated(
     """A simulation that has run with these objects, and called these functions."""
     with Simulation(operator) as simulation:
         simulation.call_through(*through)
-        for each in manifests:
-            simulation.apply(each)
-        simulation.run()
+        run_with(simulation, *manifests)
         yield simulation
+
+
+def run_with(simulation: Simulation, *manifests: Manifest) -> None:
+    """Apply these objects, and let the simulation come to rest."""
+    for each in manifests:
+        simulation.apply(each)
+    simulation.run()

@@ -13,7 +13,7 @@ from levelog import Operator, OperatorError, Resource, layers
 from levelog.edges import Edge
 from levelog.layers import Adapter, CallResult, Edges, Unfinished
 from levelog.testing import Simulation
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 
 MINUTE: Final = timedelta(minutes=1)
 
@@ -68,8 +68,7 @@ def test_a_handler_of_another_layer_is_called_in_its_own_way_and_its_result_is_w
 
     with simulated(op, shop(size=1), through=[greet]) as simulation:
         assert status(simulation) == {"said": "a has 1"}
-        simulation.apply(shop(size=2))
-        simulation.run()
+        run_with(simulation, shop(size=2))
         assert status(simulation) == {"said": "a has 2"}
     assert told == [("a", 1), ("a", 2)]  # and not for the status that was written
 

@@ -6,7 +6,7 @@ from typing import Any
 from levelog import Intent, Level, Operator, apply, delete, patch, patch_status
 from levelog.testing import Simulation
 from rigs.kinds import ConfigMap, Web, web
-from rigs.simulated import simulated
+from rigs.simulated import run_with, simulated
 
 
 class Fragment:
@@ -52,8 +52,7 @@ def test_the_declaration_that_is_missing_names_other_classes_too() -> None:
 
 def test_a_function_that_declares_nothing_may_write_what_its_operator_knows() -> None:
     with Simulation(operator(writes=None), operator_that_reads_config_maps()) as simulation:
-        simulation.apply(web("b"))
-        simulation.run()
+        run_with(simulation, web("b"))
         reason = simulation.level("states", "default", "b").reason
         assert "no Resource class says where v1 ConfigMap" in reason
         assert reason.endswith('writes={ConfigMap: ["apply"]}); there are: example.com/v1 Web')

@@ -6,6 +6,7 @@ import pytest
 
 from levelog import OperatorError
 from rigs.kopffiles import kopf_run, load_kopf, shop
+from rigs.simulated import run_with
 
 SEEN = """
 @kopf.on.event("example.com", "v1", "shops", labels={"a": kopf.ABSENT})
@@ -17,9 +18,7 @@ def seen(event, type, spec, name, memo, **_):
 
 def test_a_handler_is_called_for_each_record_of_what_its_filters_take(tmp_path: Path) -> None:
     with kopf_run(tmp_path, SEEN) as kopf:
-        kopf.simulation.apply(shop(size=1))
-        kopf.simulation.apply(shop(size=2))
-        kopf.simulation.run()
+        run_with(kopf.simulation, shop(size=1), shop(size=2))
         assert kopf.told() == [("MODIFIED", True, "Shop", "a", 1, 1), ("MODIFIED", True, "Shop", "a", 2, 2)]
         assert kopf.apply("b", metadata={"labels": {"a": ""}}, size=1) == []
         assert kopf.delete() == [("DELETED", True, "Shop", "a", 2, 3)]
