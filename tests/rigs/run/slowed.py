@@ -21,7 +21,7 @@ _PLACES: Final = {
     "notify": "levelog_log.notifications:Notifier._send",
     "publish": "levelog_log.publisher:BatchPublisher.publish",
     "read": "levelog_log.reader:Reader.next_batch",
-    "request": "levelog_log.transport.connection:Connection.request",
+    "request": "levelog_log.transport.connection:Connection.ask",
     "transaction": "levelog_store.connect.database:Database.transaction",
     "watch": "levelog_kube.client:KubeClient._lines",
     "write": "levelog_processors.loop:Loop._write",
