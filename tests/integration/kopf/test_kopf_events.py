@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from levelog import OperatorError
-from rigs.kopffiles import kopf_run, load_kopf, shop
+from rigs.kopffiles import kopf_run, shop
 from rigs.simulated import run_with
 
 SEEN = """
@@ -79,26 +78,3 @@ def test_what_it_raises_is_logged_and_what_it_returns_is_not_written(
     messages = [each.message for each in caplog.records]
     assert "seen failed, which is ignored: too small" in messages
     assert "seen: what a handler of on.event returns, patches or posts is not written" in messages
-
-
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ('@kopf.on.event("example.com", "v1", "shops")\ndef seen(patch, **_): pass', "writes nothing"),
-        (
-            '@kopf.index("pods")\ndef pods(**_): pass\n\n@kopf.on.event("example.com", "v1", "shops")\n'
-            "def seen(pods, **_): pass",
-            "looks up no index",
-        ),
-        (
-            '@kopf.on.event("example.com", "v1", "shops")\ndef seen(pods, **_): pass\n\n@kopf.index("pods")\n'
-            "def pods(**_): pass",
-            "looks up no index",
-        ),
-        ('@kopf.on.event("example.com", "v1", "shops", retries=1)\ndef seen(**_): pass', "takes no option 'retries'"),
-    ],
-)
-def test_what_cannot_be_is_refused(tmp_path: Path, source: str, said: str) -> None:
-    with pytest.raises(OperatorError) as refused:
-        load_kopf(tmp_path, source)
-    assert said in str(refused.value)

@@ -416,6 +416,7 @@ def test_one_function_may_handle_several_changes_and_resources(tmp_path: Path) -
         ('@kopf.timer("example.com", "v1", "shops", interval="1")', "not a number of seconds"),
         ('@kopf.timer("example.com", "v1", "shops", interval=0.1)', "less than a second"),
         ('@kopf.on.startup(interval=1)', "takes no option 'interval'"),
+        ('@kopf.on.event("example.com", "v1", "shops", retries=1)', "takes no option 'retries'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_a_sentence_when_the_file_is_loaded(
@@ -427,15 +428,35 @@ def test_what_cannot_be_is_refused_with_a_sentence_when_the_file_is_loaded(
     assert "shops.py, line 4" in str(refused.value)
 
 
-def test_two_handlers_of_one_id_and_different_options_are_refused(tmp_path: Path) -> None:
-    source = """
-    @kopf.on.create("example.com", "v1", "shops", param=1)
-    @kopf.on.create("example.com", "v1", "shops", param=2)
-    @kopf.on.create("example.com", "v1", "shops", param=3)
-    @kopf.on.create("example.com", "v1", "shops", param=4)
-    @kopf.on.create("example.com", "v1", "shops", param=5)
-    def one(**_):
-        pass
-    """
-    with pytest.raises(OperatorError, match="give one of them another id="):
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ('@kopf.on.event("example.com", "v1", "shops")\ndef seen(patch, **_): pass', "writes nothing"),
+        (
+            '@kopf.index("pods")\ndef pods(**_): pass\n'
+            '@kopf.on.event("example.com", "v1", "shops")\ndef seen(pods, **_): pass',
+            "looks up no index",
+        ),
+        (
+            '@kopf.on.event("example.com", "v1", "shops")\ndef seen(pods, **_): pass\n'
+            '@kopf.index("pods")\ndef pods(**_): pass',
+            "looks up no index",
+        ),
+        (
+            '@kopf.on.create("example.com", "v1", "shops", when=lambda pods, **_: pods)\ndef one(**_): pass\n'
+            '@kopf.index("pods")\ndef pods(**_): pass',
+            "its filter when= asks for the index pods",
+        ),
+        (
+            '@kopf.index("pods")\ndef pods(**_): pass\n@kopf.index("services", id="pods")\ndef services(**_): pass',
+            "which no other handler may have",
+        ),
+        (
+            'def one(**_): pass\nfor each in range(5): kopf.on.create("example.com", "v1", "shops", param=each)(one)',
+            "give one of them another id=",
+        ),
+    ],
+)
+def test_functions_and_handlers_that_cannot_be_together_are_refused(tmp_path: Path, source: str, said: str) -> None:
+    with pytest.raises(OperatorError, match=said):
         load_kopf(tmp_path, source)

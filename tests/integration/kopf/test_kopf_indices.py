@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from levelog import OperatorError
 from levelog.compat.kopf.kinds import lasting
 from levelog.indices import LiveIndex
 from levelog.testing import Simulation
@@ -168,37 +167,6 @@ def test_an_object_for_which_the_function_fails_keeps_its_values(
         kopf.simulation.advance(timedelta(seconds=61))
         assert kopf.told() == [[1]]
     assert "ValueError: too big (shops.py line 8)" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        (
-            """
-            @kopf.on.create("example.com", "v1", "shops", when=lambda pods, **_: pods)
-            def one(**_): pass
-
-            @kopf.index("pods")
-            def pods(**_): pass
-            """,
-            "its filter when= asks for the index pods",
-        ),
-        (
-            """
-            @kopf.index("pods")
-            def pods(**_): pass
-
-            @kopf.index("services", id="pods")
-            def services(**_): pass
-            """,
-            "which no other handler may have",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused(tmp_path: Path, source: str, said: str) -> None:
-    with pytest.raises(OperatorError) as refused:
-        load_kopf(tmp_path, source)
-    assert said in str(refused.value)
 
 
 async def test_an_index_that_cannot_be_read_once_is_looked_up_as_it_is_afterwards(
