@@ -112,9 +112,7 @@ async def test_a_policy_that_mutates_a_child_costs_no_second_write(
             "mutations": [
                 {
                     "patchType": "JSONPatch",
-                    "jsonPatch": {
-                        "expression": '[JSONPatch{op: "replace", path: "/data/greeting", value: "HELLO"}]',
-                    },
+                    "jsonPatch": {"expression": '[JSONPatch{op: "replace", path: "/data/greeting", value: "HELLO"}]'},
                 }
             ],
         },

@@ -43,10 +43,7 @@ def served(name: str, *, is_stored: bool, **fields: Any) -> dict[str, Any]:
 
 
 BEFORE = [served("v1alpha1", is_stored=True)]
-AFTER = [
-    served("v1alpha1", is_stored=False),
-    served("v1beta1", is_stored=True, tier={"type": "string"}),
-]
+AFTER = [served("v1alpha1", is_stored=False), served("v1beta1", is_stored=True, tier={"type": "string"})]
 
 
 class Tables:

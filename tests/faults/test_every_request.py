@@ -16,15 +16,7 @@ import pytest_asyncio
 from rigs.apirequests import ApiRequest, Point, at
 from rigs.controlplane import ControlPlane
 from rigs.faultproxy import FaultProxy
-from rigs.faults import (
-    Action,
-    FailAfter,
-    FailBefore,
-    ForwardTwice,
-    Hold,
-    Refuse,
-    Rule,
-)
+from rigs.faults import Action, FailAfter, FailBefore, ForwardTwice, Hold, Refuse, Rule
 from rigs.meters import VERBS
 from rigs.meterstack import MeterStack, of_meter
 from rigs.migrated import migrate
@@ -44,11 +36,7 @@ MORE_WRITES: Final = (
     Refuse(code=429, retry_after=1),
 )
 READS: Final = (*LOST, Hold(stage="answer"), ForwardTwice())
-BEGINNINGS: Final[dict[str, Action | None]] = {
-    "m": None,
-    "doubt": FailAfter(),
-    "conflict": Refuse(code=409),
-}
+BEGINNINGS: Final[dict[str, Action | None]] = {"m": None, "doubt": FailAfter(), "conflict": Refuse(code=409)}
 """What the first write of a Meter meets: the actuator then reads the target, which may fail too."""
 
 Report = Callable[[str, object], None]

@@ -11,17 +11,7 @@ import pytest
 
 from levelog_kube.client import REQUEST_TIMEOUT
 from rigs.apirequests import asks
-from rigs.faults import (
-    Action,
-    CutLine,
-    DropWatch,
-    ExpireWatch,
-    FailAfter,
-    FailBefore,
-    Hold,
-    Refuse,
-    StallWatch,
-)
+from rigs.faults import Action, CutLine, DropWatch, ExpireWatch, FailAfter, FailBefore, Hold, Refuse, StallWatch
 from rigs.ingesting import gaps, ingesting, lists, state_of, until_recorded, until_watching
 from rigs.nats import NatsServer
 from rigs.routes import WATCHES, Route, route_of

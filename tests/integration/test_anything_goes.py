@@ -298,10 +298,7 @@ def check(status: str, reason: str) -> None:
 def calling(op: Operator) -> list[dict[str, Any]]:
     """What has each kind of effect called."""
     page, send = (op.effects[name].function for name in EFFECTS)
-    return [
-        {"look": DRIFTS, "act": [made(call, page, "x")]},
-        {"look": DRIFTS, "act": [made(call, send, "x")]},
-    ]
+    return [{"look": DRIFTS, "act": [made(call, page, "x")]}, {"look": DRIFTS, "act": [made(call, send, "x")]}]
 
 
 class Loop:
@@ -346,10 +343,7 @@ def loop() -> Iterator[Loop]:
         yield Loop(simulation, op, does)
 
 
-MANY: Final = settings(
-    max_examples=examples(60),
-    deadline=None,
-)
+MANY: Final = settings(max_examples=examples(60), deadline=None)
 DRIFTS: Final = returning(Level(1, 0))
 FOUND_WITHIN: Final = 200
 """Examples."""
@@ -411,11 +405,7 @@ def test_a_level_with_no_time_to_look_again_fails_with_a_sentence(loop: Loop, as
             str,
             LEVELS.map(lambda look: {"look": look}),
         ),
-        (
-            ["levelog.intents._refuse_names"],
-            lambda _: None,
-            INTENTS.map(lambda act: {"look": DRIFTS, "act": [act]}),
-        ),
+        (["levelog.intents._refuse_names"], lambda _: None, INTENTS.map(lambda act: {"look": DRIFTS, "act": [act]})),
     ],
     ids=["time", "raise", "text", "name"],
 )

@@ -175,10 +175,7 @@ OF_PODS: Final = {"view": "webs/pods"}
 WRONG: Final[Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]]] = {
     "LevelogDown": ({'up{job="levelog", instance="a:8080"}': "0+0x90"}, {"job": "levelog", "instance": "a:8080"}),
     "LevelogNobodyWatches": ({'levelog_watch_last_contact_seconds{resource="pods"}': "_x90"}, {}),
-    "LevelogWatchSilent": (
-        {'levelog_watch_last_contact_seconds{resource="pods"}': "0+60x90"},
-        {"resource": "pods"},
-    ),
+    "LevelogWatchSilent": ({'levelog_watch_last_contact_seconds{resource="pods"}': "0+60x90"}, {"resource": "pods"}),
     "LevelogLogLag": ({"levelog_log_lag_seconds": "0+60x90"}, {}),
     "LevelogStandsStill": (
         {'controller_runtime_reconcile_total{controller="webs/pods", result="success"}': "7+0x90"},

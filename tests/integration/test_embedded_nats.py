@@ -62,9 +62,7 @@ async def holder(folder: Path) -> tuple[Process, str]:
     return process, await until(started, "an embedded nats-server")
 
 
-async def test_the_embedded_server_syncs_and_takes_large_messages_from_whoever_has_the_token(
-    tmp_path: Path,
-) -> None:
+async def test_the_embedded_server_syncs_and_takes_large_messages_from_whoever_has_the_token(tmp_path: Path) -> None:
     data = DataDir(tmp_path / "data")
     with data.claim() as lock:
         async with EmbeddedNats(data, lock) as server:

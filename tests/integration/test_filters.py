@@ -133,9 +133,7 @@ def written(simulation: Simulation) -> list[str]:
 
 
 @pytest.mark.parametrize("filters", COMING_BACK)
-def test_invariant_21_a_parent_that_comes_back_into_the_filters_is_written_for_again(
-    filters: str,
-) -> None:
+def test_invariant_21_a_parent_that_comes_back_into_the_filters_is_written_for_again(filters: str) -> None:
     with Simulation(operator(COMING_BACK[filters])) as simulation:
         for text in ("v1", "v2", "v1", "v1"):
             run_with(simulation, note(text))

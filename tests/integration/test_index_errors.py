@@ -86,11 +86,7 @@ async def test_while_nobody_knows_whom_an_object_concerns_levels_go_on_say_so_an
     processing: partial[Processing],
 ) -> None:
     async with processing([operator_by_name()]) as stack:
-        pods = (
-            owned("shop-0", 3),
-            owned("shop-1", 4),
-            broken("other-0", 5),
-        )
+        pods = (owned("shop-0", 3), owned("shop-1", 4), broken("other-0", 5))
         processor = await stack.begin(web("shop", 1), web("other", 2), *pods, version=5)
         left_out = "goes on, but deletes nothing: index webs/named leaves out pods/default/other-0: Validation"
         assert await told(stack, "shop") == ("drifting", f"does not delete pods/default/shop-1; {left_out}")

@@ -306,12 +306,7 @@ async def test_no_role_may_do_what_is_anothers(migrated: str) -> None:
         "DROP TABLE levels",
         "ALTER TABLE levels ADD x int",
     )
-    writes = (
-        "DELETE FROM objects",
-        "UPDATE levels SET round = 0",
-        "DELETE FROM decisions",
-        "DELETE FROM checkpoints",
-    )
+    writes = ("DELETE FROM objects", "UPDATE levels SET round = 0", "DELETE FROM decisions", "DELETE FROM checkpoints")
     refused = {
         "processor": (*ddl, "DELETE FROM alembic_version", "UPDATE decisions SET status = ''"),
         "actuator": (

@@ -90,10 +90,7 @@ async def test_what_another_processor_folds_is_told_by_its_notification(
 
 
 async def test_a_change_whose_notification_was_lost_is_found_by_the_resync(processing: partial[Processing]) -> None:
-    async with (
-        processing() as stack,
-        live_indices(stack, timedelta(milliseconds=50)) as live,
-    ):
+    async with processing() as stack, live_indices(stack, timedelta(milliseconds=50)) as live:
         await stack.folded(await _started(stack))
         waiting = asyncio.create_task(images(live).until(of("uid-shop"), bool))
         await is_waiting(live, 1)

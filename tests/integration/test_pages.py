@@ -57,9 +57,7 @@ SHOWN: Final = {
 }
 """Pages with blocks of the language `text`, which nothing can run: why they are as they are."""
 
-ELSEWHERE: Final = {
-    "testing/README.md": "test_simulate_fixture.py runs its tests",
-}
+ELSEWHERE: Final = {"testing/README.md": "test_simulate_fixture.py runs its tests"}
 """Pages whose Python another test runs."""
 
 

@@ -82,10 +82,7 @@ async def test_invariant_8_a_target_that_went_while_nobody_watched_is_written_ag
     config = control_plane.kubeconfig
     async with await connect_kube(config) as client:
         uid = await cluster_uid(client)
-    async with (
-        FaultProxy(admin.url, ca_file=admin.ca_file) as proxy,
-        processing([operator()], cluster=uid) as run,
-    ):
+    async with FaultProxy(admin.url, ca_file=admin.ca_file) as proxy, processing([operator()], cluster=uid) as run:
         run.start()
 
         async def has_round(number: int) -> dict[str, Any] | None:

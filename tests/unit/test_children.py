@@ -73,8 +73,7 @@ def test_one_manifest_several_or_none_are_returned_or_yielded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("returns", "is_fine"),
-    [(Manifest | None, True), (None, True), (list[Manifest], False), (Any, False)],
+    ("returns", "is_fine"), [(Manifest | None, True), (None, True), (list[Manifest], False), (Any, False)]
 )
 def test_none_is_none_only_where_the_annotation_says_so(returns: Any, is_fine: bool) -> None:
     if is_fine:

@@ -100,10 +100,7 @@ def test_another_wanted_value_or_another_actual_one_is_no_longer_what_the_server
 
 DEPLOYMENT: dict[str, Any] = {
     "metadata": {"labels": {"app.kubernetes.io/name": "shop"}},
-    "spec": {
-        "replicas": 2,
-        "template": {"spec": {"containers": [{"name": "web", "image": "nginx", "args": ["-q"]}]}},
-    },
+    "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "web", "image": "nginx", "args": ["-q"]}]}}},
 }
 
 

@@ -171,11 +171,7 @@ def test_variables_that_are_excepted_stay_as_they_are() -> None:
 
 
 def test_annotations_that_hold_manifests_are_hashed_and_so_are_named_ones() -> None:
-    annotations = {
-        "kopf.zalando.org/last-handled-configuration": "a",
-        "vault.example.com/token": "b",
-        "team": "web",
-    }
+    annotations = {"kopf.zalando.org/last-handled-configuration": "a", "vault.example.com/token": "b", "team": "web"}
     inner = {"x": {"metadata": {"annotations": annotations}}}
     template = {"metadata": {"name": "shop", "annotations": annotations}, "spec": inner}
     found = redactor("annotation:vault.example.com/*").redact_manifest(WEBS, template)

@@ -68,9 +68,7 @@ def state() -> State:
 
 
 @pytest.mark.parametrize("record", [web("shop", 6), deleted(web("shop", 5), 6)])
-async def test_a_body_that_is_read_undoes_nothing_that_was_folded_meanwhile(
-    record: ObjectSeen | ObjectDeleted,
-) -> None:
+async def test_a_body_that_is_read_undoes_nothing_that_was_folded_meanwhile(record: ObjectSeen | ObjectDeleted) -> None:
     program = Program([op])
     of = State(program, "webs", PARTITIONS, most_bodies=0)
     fold(of, logged([web("shop", 5)]))

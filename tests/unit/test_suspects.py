@@ -44,10 +44,7 @@ def found(content: Any, resource: str = "webs.example.com") -> set[str]:
         ({"spec": {"params": [{"name": "password", "value": "x"}]}}, "webs.example.com:spec.params[].value"),
         ({"spec": {"env": [{"name": "DB_PASSWORD", "value": "x"}]}}, "env:DB_PASSWORD"),
         ({"metadata": {"annotations": {"example.com/api-token": "x"}}}, "annotation:example.com/api-token"),
-        (
-            {"data": {"app.properties": "port=80\ndb.password=hunter2\n"}},
-            'webs.example.com:data["app.properties"]',
-        ),
+        ({"data": {"app.properties": "port=80\ndb.password=hunter2\n"}}, 'webs.example.com:data["app.properties"]'),
         ({"data": {"app.yaml": 'db:\n  password: "hunter"\n'}}, 'webs.example.com:data["app.yaml"]'),
     ],
 )

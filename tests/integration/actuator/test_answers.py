@@ -116,9 +116,7 @@ async def test_what_an_admission_policy_denies_fails_with_the_policys_words(
         applied = config_map("good", metadata={"name": "good", **labels["metadata"]})
         async with acting.running():
             receipts = await acting.carried_out(
-                wanted,
-                acting.intent("patch", seen, body=labels),
-                acting.intent("apply", seen, body=applied),
+                wanted, acting.intent("patch", seen, body=labels), acting.intent("apply", seen, body=applied)
             )
     assert [(each.outcome, each.answer) for each in receipts] == [("failed", 422)] * 3
     assert all("nothing bad here" in each.error for each in receipts)

@@ -14,10 +14,7 @@ async def test_apply_makes_an_object_that_the_decision_did_not_see(acting: Actin
     web = await acting.make(WEBS, "w", spec={})
     parent = f"{WEBS}/{acting.namespace}/w"
     wanted = acting.intent(
-        "apply",
-        body=config_map("a", web, data={"k": "1"}),
-        parent=parent,
-        parent_uid=web["metadata"]["uid"],
+        "apply", body=config_map("a", web, data={"k": "1"}), parent=parent, parent_uid=web["metadata"]["uid"]
     )
     async with acting.running():
         (receipt,) = await acting.carried_out(wanted)
@@ -233,10 +230,7 @@ async def test_what_the_api_refuses_fails_with_its_words(acting: Acting) -> None
                 acting.intent(
                     "apply", target=f"configmaps/{acting.namespace}/a", body={"kind": "Pod", "apiVersion": "v1"}
                 ),
-                acting.intent(
-                    "apply",
-                    body=config_map("a", data={"k": {"not": "text"}}),
-                ),
+                acting.intent("apply", body=config_map("a", data={"k": {"not": "text"}})),
             )
         ]
     assert [each.outcome for each in (invalid, no_kind, mistyped)] == ["failed"] * 3

@@ -74,9 +74,7 @@ async def test_what_nats_lost_is_listed_again_once(world: Route, monkeypatch: py
         assert (lists(records), len(gaps(records))) == (2, 1)
 
 
-async def test_what_is_told_wrongly_is_passed(
-    world: Route,
-) -> None:
+async def test_what_is_told_wrongly_is_passed(world: Route) -> None:
     kubeconfig, stream = world.kubeconfig, world.stream
     async with ingesting(kubeconfig, stream, application=APPLICATION) as ingest:
         await until_watching(ingest)

@@ -45,16 +45,7 @@ from rigs.ingesting import (
     until_watching,
 )
 from rigs.kinds import definition
-from rigs.logs import (
-    change_settings,
-    delete_stream,
-    expire,
-    limit_bytes,
-    new_log,
-    read_all,
-    web_message,
-    writer_for,
-)
+from rigs.logs import change_settings, delete_stream, expire, limit_bytes, new_log, read_all, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.routes import WATCHES, Route, route_of
 from rigs.waiting import until

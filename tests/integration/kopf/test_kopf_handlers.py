@@ -36,10 +36,7 @@ def test_handlers_are_called_for_changes_of_the_essence_with_arguments_by_name(t
                 "update",
                 new,
                 after,
-                [
-                    ("change", ("metadata", "labels", "a"), "b", "c"),
-                    ("add", ("spec", "box"), None, {"x": 2}),
-                ],
+                [("change", ("metadata", "labels", "a"), "b", "c"), ("add", ("spec", "box"), None, {"x": 2})],
             )
         ]
         assert kopf.read()["metadata"]["finalizers"] == ["levelog/shops"]
@@ -92,9 +89,7 @@ def test_a_field_handler_is_told_of_its_field(tmp_path: Path) -> None:
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply(size=1) == []
         assert kopf.apply(size=1, box={"x": 1}) == [("update", None, {"x": 1}, [("add", (), None, {"x": 1})])]
-        assert kopf.apply(size=1, box={"x": 2}) == [
-            ("update", {"x": 1}, {"x": 2}, [("change", ("x",), 1, 2)]),
-        ]
+        assert kopf.apply(size=1, box={"x": 2}) == [("update", {"x": 1}, {"x": 2}, [("change", ("x",), 1, 2)])]
         assert kopf.apply(size=2, box={"x": 2}) == []
         assert kopf.apply(size=1, box={"x": 2}) == []
         assert kopf.apply(size=3, box={"x": 2}) == [(1, 3)]

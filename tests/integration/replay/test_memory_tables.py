@@ -17,14 +17,7 @@ from msgspec.structs import replace
 from levelog import Intent, Level, Operator, Resource, apply, call
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Application, Cluster, ObjectKey, Uid, Version
-from levelog_base.wire.records import (
-    CallNoted,
-    HistoryReverted,
-    LoggedRecord,
-    ObjectSeen,
-    ReceiptNoted,
-    TargetObserved,
-)
+from levelog_base.wire.records import CallNoted, HistoryReverted, LoggedRecord, ObjectSeen, ReceiptNoted, TargetObserved
 from levelog_base.wire.subjects import partition_of
 from levelog_cli.loading import load_operators
 from levelog_processors.decide.tally import EvaluationBatch

@@ -57,10 +57,7 @@ async def test_a_break_at_a_record_stops_in_the_decision_that_it_asked_for_and_n
         str(recorded.scaled),
     )
     assert ended.status == 0, ended
-    assert stops(ended) == [
-        f"view webs/pods, for {SHOP}",
-        f"reconcile function webs/converge, for {SHOP}",
-    ]
+    assert stops(ended) == [f"view webs/pods, for {SHOP}", f"reconcile function webs/converge, for {SHOP}"]
     assert f"because of record {recorded.scaled}\n" in ended.stdout
     assert (
         '  read      webs/images[["example.com","Web","default","uid-shop"]]'

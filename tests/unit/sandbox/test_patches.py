@@ -91,10 +91,7 @@ SCHEMA: Schema = SchemaBuilder({}).build(
             "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
             "parts": {
                 "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {"name": {"type": "string"}, "size": {"type": "integer"}},
-                },
+                "items": {"type": "object", "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}},
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["name"],
             },
