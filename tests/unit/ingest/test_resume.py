@@ -96,24 +96,15 @@ def test_a_list_of_another_namespace_does_not_count() -> None:
     assert "all namespaces, now it is namespace a" in reason("a", sync=at(9, finished(50)))
 
 
-def test_the_highest_version_after_the_list_counts() -> None:
+def test_the_highest_version_that_a_watch_told_after_the_list_counts() -> None:
     list_end = at(9, finished(50))
     assert resumed(sync=list_end) == 50
     assert resumed(sync=list_end, seen=at(10, seen(60))) == 60
     assert resumed(sync=list_end, seen=at(10, seen(60)), bookmark=at(11, bookmark(70))) == 70
     assert resumed(sync=list_end, seen=at(12, seen(80)), bookmark=at(11, bookmark(70))) == 80
-
-
-def test_a_deletion_counts_as_any_other_record_of_a_watch() -> None:
-    assert resumed(sync=at(9, finished(50)), seen=at(10, deleted(61))) == 61
-
-
-def test_what_came_before_the_end_of_the_list_does_not_count() -> None:
-    assert resumed(sync=at(9, finished(50)), seen=at(8, seen(90)), bookmark=at(7, bookmark(95))) == 50
-
-
-def test_a_listed_object_says_nothing_about_what_was_seen_before_it() -> None:
-    assert resumed(sync=at(9, finished(50)), seen=at(10, seen(90, origin="list"))) == 50
+    assert resumed(sync=list_end, seen=at(10, deleted(61))) == 61
+    assert resumed(sync=list_end, seen=at(8, seen(90)), bookmark=at(7, bookmark(95))) == 50, "from before its end"
+    assert resumed(sync=list_end, seen=at(10, seen(90, origin="list"))) == 50, "it says nothing about others"
 
 
 def test_several_namespaces_go_on_each_where_it_was() -> None:
