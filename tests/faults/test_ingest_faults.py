@@ -1,6 +1,7 @@
-"""What goes wrong on the way to the API server, and what ingest makes of it."""
+"""What goes wrong on the way to the API server and to the log, and what ingest makes of it."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
@@ -9,12 +10,18 @@ from typing import Any
 
 import pytest
 
+from levelog_base.wire.records import ObjectSeen
 from levelog_kube.client import REQUEST_TIMEOUT
+from levelog_log.stream import open_stream
+from levelog_log.transport.connection import connect
 from rigs.apirequests import asks
 from rigs.faults import Action, CutLine, DropWatch, ExpireWatch, FailAfter, FailBefore, Hold, Refuse, StallWatch
 from rigs.ingesting import gaps, ingesting, lists, state_of, until_recorded, until_watching
+from rigs.logs import change_settings
 from rigs.nats import NatsServer
 from rigs.routes import WATCHES, Route, route_of
+from rigs.tcpproxy import TcpProxy
+from rigs.waiting import until
 
 
 @pytest.fixture
@@ -122,3 +129,52 @@ async def test_after_a_page_that_is_continued_too_late_the_list_is_asked_for_in_
     assert len(whole.applied) == 1
     assert (lists(records), gaps(records)) == (1, [])
     assert len(state_of(records)) == 510
+
+
+async def test_invariant_1_a_full_log_is_told_once_and_goes_on_by_itself_when_there_is_room(
+    route: Route, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "levelog_log"):
+        async with ingesting(route.kubeconfig, route.stream) as ingest:
+            await until_watching(ingest)
+            await change_settings(route.stream, max_bytes=100_000, discard="new")
+            names = [f"c-{number}" for number in range(40)]
+            route.create(*names, value="x" * 5000)
+            await until(
+                lambda: ingest.snapshot()[0].phase == "retrying" and "NATS is full" in ingest.snapshot()[0].detail,
+                "the full log to be noticed",
+            )
+            route.delete("c-0")
+            route.sandbox.end_watches()
+            await change_settings(route.stream, max_bytes=-1)
+            records = await until_recorded(route.stream, lambda records: state_of(records).keys() == set(names[1:]))
+            await until(lambda: "NATS has room again" in caplog.messages, "the end to be told")
+    told = [message for message in caplog.messages if message.startswith("NATS is full")]
+    assert len(told) == 1
+    assert "maximum bytes exceeded" in told[0]
+    assert "max_bytes" in told[0]
+    assert (lists(records), gaps(records)) == (1, [])
+
+
+async def test_invariant_1_while_nats_stands_still_reading_waits_and_nothing_is_lost(
+    route: Route, nats_server: NatsServer
+) -> None:
+    async with (
+        TcpProxy(nats_server.port) as proxy,
+        await connect(proxy.url(nats_server.url)) as connection,
+        ingesting(route.kubeconfig, await open_stream(connection, route.stream.cluster)) as ingest,
+    ):
+        await until_watching(ingest)
+        proxy.pause()
+        names = [f"c-{number}" for number in range(60)]
+        # More than what waits and the batch under way may hold together, so that the watch itself is held up.
+        route.create(*names, value="x" * 500_000)
+        last = route.user.get("configmaps", names[-1])["metadata"]["resourceVersion"]
+        listed = ingest.snapshot()[0].version or 0
+        await until(lambda: (ingest.snapshot()[0].version or 0) > listed, "the watch to be read")
+        assert (ingest.snapshot()[0].version or 0) < int(last)
+        proxy.resume()
+        records = await until_recorded(route.stream, lambda records: state_of(records).keys() == set(names))
+    order = [record.record.key.name for record in records if isinstance(record.record, ObjectSeen)]
+    assert list(dict.fromkeys(order)) == names
+    assert (lists(records), gaps(records)) == (1, [])
