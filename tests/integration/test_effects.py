@@ -58,7 +58,7 @@ def status(simulation: Simulation) -> str:
 
 
 def called(simulation: Simulation) -> list[str]:
-    return [each.target.partition(":")[2] for each in simulation.intents if each.verb == "call"]
+    return [each.target.rpartition(":")[2] for each in simulation.intents if each.verb == "call"]
 
 
 def test_a_level_is_in_sync_once_its_calls_took_place_and_calls_only_what_is_missing() -> None:

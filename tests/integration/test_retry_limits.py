@@ -40,6 +40,7 @@ FAILURES: dict[str, tuple[Exception, dict[str, Any], int]] = {
 def test_a_function_is_given_up_at_its_limit_or_that_of_its_operator_and_called_for_what_comes_next(
     kind: str, failure: str
 ) -> None:
+    """Nor does it hold up that of another operator which has its name."""
     error, limited, attempts = FAILURES[failure]
     limits: dict[str, Any] = {"backoff": 10 * SECOND, **limited}
     own, general = Operator("own"), Operator("general", **limits)
@@ -51,7 +52,6 @@ def test_a_function_is_given_up_at_its_limit_or_that_of_its_operator_and_called_
             if web.spec.image == "a":
                 raise error
 
-        function.__name__ = name
         return function
 
     functions = KINDS[kind](own, **limits)(noting("own")), KINDS[kind](general)(noting("general"))
@@ -62,7 +62,7 @@ def test_a_function_is_given_up_at_its_limit_or_that_of_its_operator_and_called_
         tries = [("a", retry) for retry in range(attempts)]
         assert called == {"own": tries, "general": tries}
         for name in called if kind in KEEP_LEVELS else ():
-            level = simulation.level(name, "default", "shop")
+            level = simulation.level(f"{name}/function", "default", "shop")
             assert (level.status, str(error) in level.reason) == ("failed", True), level
         if "timer" in kind:
             simulation.advance(DAY)

@@ -65,7 +65,7 @@ def test_nothing_is_watched_for_an_effect() -> None:
 def test_a_call_names_the_effect_the_parent_and_itself() -> None:
     to = of(paging(page), call(page, Page("storage"), name="night"))
     assert (str(to.target), to.api_version, to.body) == (
-        "page.effects/default/shop:night",
+        "page.effects/default/shop:webs:night",
         "effects/v1",
         b'{"team":"storage"}',
     )

@@ -71,15 +71,14 @@ def refuse_stray(view: BoundView, parent: StoredObject, each: Aimed) -> None:
 
 
 def _called(view: BoundView, parent: StoredObject, intent: Intent, handler: EffectHandler) -> ObjectKey:
-    """The target of a call, `page.effects/default/shop`: calls of one effect, parent and name are in order.
+    """The target of a call, `page.effects/default/shop:webs`: calls of one effect, parent and name are in order.
 
-    A deleted object keeps its name there, so that the call for its deletion follows the calls for its changes. A run
-    of a daemon lasts, and must not hold up that of another operator: its operator is in the target.
+    A deleted object keeps its name there, so that the call for its deletion follows the calls for its changes. The
+    operator is in the name: a call that fails or lasts must not hold up what another operator calls alike.
     """
     of = parent.name.removesuffix(f":{parent.uid}") if view.handler.is_of_deleted else parent.name
-    of = of if handler.daemon is None else f"{of}:{handler.daemon.operator}"
-    own = "" if intent.options.name in handler.in_line else intent.options.name
-    name = f"{of}:{own}" if own else of
+    name, own = f"{of}:{view.operator}", intent.options.name
+    name = f"{name}:{own}" if own and own not in handler.in_line else name
     return ObjectKey(group=GROUP, resource=handler.name, namespace=parent.namespace, name=name)
 
 

@@ -39,8 +39,8 @@ def shown_write(view: str, verb: str, target: str) -> str:
     """`apply pods/default/shop-0`, or `call handler provision for default/shop`."""
     if verb != "call":
         return f"{verb} {target}"
-    title, of = title_of(view, target), target.partition("/")[2]
-    return f"call {title} for {of if not is_daemon(view, verb, target) else of.rpartition(':')[0] or of}"
+    of = target.partition("/")[2].replace(f":{view.partition('/')[0]}", "", 1)  # whose operator needs no name here
+    return f"call {title_of(view, target)} for {of}"
 
 
 def shown_patches(receipt: ReceiptNoted | None) -> str:

@@ -114,7 +114,7 @@ class Ingester:
             record = decode(parse_header_lines(message.headers), message.payload)
             self._log.append(record, int(message.subject.split(".")[2]))
 
-    async def request(self, _method: str, _path: str, *, query: Mapping[str, str]) -> Answer:
+    async def request(self, _method: str, _path: str, *, query: Mapping[str, str], **_: object) -> Answer:
         """Answer a list of one object, which nobody looks at but for its version."""
         assert query == {"limit": "1"}
         await self._next()

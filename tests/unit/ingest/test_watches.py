@@ -67,7 +67,7 @@ class Server:
     def __init__(self) -> None:
         self._listed, self._told = (msgspec.json.encode([*GARBLED, named]) for named in NAMED)
 
-    async def request(self, method: str, path: str, *, query: Mapping[str, str]) -> Answer:
+    async def request(self, method: str, path: str, *, query: Mapping[str, str], **_: object) -> Answer:
         return Answer(status=200, headers={}, body=b'{"metadata":{"resourceVersion":"7"},"items":%b}' % self._listed)
 
     @asynccontextmanager
