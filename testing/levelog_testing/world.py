@@ -302,6 +302,9 @@ class World:
         due = [each for each in first.values() if self._postponed.get(each.key, self.clock()) <= self.clock()]
         if not due:
             return False
+        for each in due:
+            if each.verb == "call" and not self.caller.is_daemon(each):
+                self.effects.require(each.effect)
         number = new_claim()
         await self._outbox.write(run, taken, _LEASE, of_keys=[each.key for each in due], by=_PROCESS, number=number)
         claimed = [replace(each, attempts=each.attempts + 1, claim=number) for each in due]
@@ -315,7 +318,6 @@ class World:
             self._runs.begin(intent.key, f"daemon {intent.view} of {intent.parent}", self.caller.carry_out(intent))
             return True
         if intent.verb == "call":
-            self.effects.require(intent.effect)
             return await self._conclude(await self.caller.carry_out(intent))
         return await self._conclude(await self._sender.carry_out(intent, lambda: True))
 

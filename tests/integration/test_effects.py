@@ -112,18 +112,23 @@ def test_a_simulation_asks_for_the_result_that_it_cannot_make_up() -> None:
     def record(request: Record) -> int:
         raise AssertionError("a simulation calls no effect")
 
+    @op.effect
+    def page(request: Record) -> None:
+        raise AssertionError("nor this one")
+
     @op.view
     def published(host: Host) -> Level[int]:
         return Level(1, 0)
 
     @op.reconcile(published)
     def publish(host: Host) -> list[Intent]:
-        return [call(record, Record("10.0.0.1"))]
+        return [call(effect, Record("10.0.0.1")) for effect in (page, record)]
 
     with Simulation(op) as simulation:
         simulation.apply(host("www"))
         with pytest.raises(LevelogError, match=r"record does not return None: say what it returns"):
             simulation.run()
+        assert [(each.state, each.attempts) for each in simulation.intents] == [("pending", 0)] * 2
         with pytest.raises(KeyError, match="print is no effect"):
             simulation.stub(print, lambda _: None)
 
