@@ -123,11 +123,19 @@ class Judge:
             generation=0,
             due_at=ASKED_FOR if basis.is_asked_for else past.decided_at if basis.is_due else None,
         )
-        sides = "desired", "actual", "drift"  # what a view leaves as it was that raises
         before = LevelRow(
+            view=past.view,
+            parent=past.parent,
             partition=parent.partition,
-            **{name: getattr(past, name) for name in ("view", "parent", "parent_uid", *sides)},
-            **{name: getattr(basis, name) for name in ("status", "round", "attempts", "decided_inputs", "repeats")},
+            parent_uid=past.parent_uid,
+            status=basis.status,
+            desired=past.desired,  # what a view leaves as it was that raises
+            actual=past.actual,
+            drift=past.drift,
+            round=basis.round,
+            attempts=basis.attempts,
+            decided_inputs=basis.decided_inputs,
+            repeats=basis.repeats,
         )
         return Facts(
             wake=wake,

@@ -177,8 +177,16 @@ def _planned(at: datetime, program: Program, before: _Before, engine: Engine, ta
     for each in sorted(tables.intents.values(), key=lambda each: (each.round, each.ordinal)):
         intent = each.intent
         if intent.key not in held and intent.state == "pending":
-            named = {name: getattr(intent, name) for name in ("view", "parent", "key", "verb", "target")}
-            writes[intent.view, intent.parent].append(PlannedWrite(**named, body=each.body))
+            writes[intent.view, intent.parent].append(
+                PlannedWrite(
+                    view=intent.view,
+                    parent=intent.parent,
+                    key=intent.key,
+                    verb=intent.verb,
+                    target=intent.target,
+                    body=each.body,
+                )
+            )
     left = [tables.intents[key].intent for key in held]
     waiting = sorted({(each.view, each.parent) for each in left if each.state in UNSETTLED})
     due = _due(before.stored.wakes, at)

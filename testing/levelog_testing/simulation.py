@@ -287,8 +287,12 @@ async def _intents(world: World) -> list[SeenIntent]:
         return [
             SeenIntent(
                 idempotency_key=row["key"],
+                verb=row["verb"],
+                target=row["target"],
                 body=msgspec.json.decode(row["body"]),
-                **{name: row[name] for name in ("verb", "target", "state", "attempts", "error")},
+                state=row["state"],
+                attempts=row["attempts"],
+                error=row["error"],
             )
             for row in rows.mappings()
         ]

@@ -53,7 +53,7 @@ class BundlePast:
 
     async def records(self, sequences: Collection[int]) -> list[LoggedRecord]:
         """One pass."""
-        return [each async for each in self.bundle.records() if each.sequence in sequences] if sequences else []
+        return [each async for each in self.bundle.records(sequences.__contains__)] if sequences else []
 
     async def intents(
         self, entries: Sequence[DecisionEntry], receipts: dict[str, tuple[int, ReceiptNoted]]
@@ -169,8 +169,13 @@ def _past_intent(entry: DecisionEntry, number: int, asked: Asked, noted: tuple[i
     states = {"written": "settled", "unchanged": "settled", "gone": "settled"}
     state = states.get(receipt.outcome, "failed") if receipt else "satisfied" if is_satisfied else "pending"
     return PastIntent(
-        **{name: getattr(asked, name) for name in ("key", "verb", "target")},
-        **{name: getattr(entry.decision, name) for name in ("view", "parent", "round", "decided_at")},
+        key=asked.key,
+        view=entry.decision.view,
+        parent=entry.decision.parent,
+        verb=asked.verb,
+        target=asked.target,
+        round=entry.decision.round,
+        decided_at=entry.decision.decided_at,
         is_watched=asked.verb != "call",
         state=state,
         error=receipt.error if receipt else "",

@@ -31,7 +31,12 @@ class LevelPlace(Struct, frozen=True):
 def line_of(decision: Decision, *, since: datetime | None, writes: Sequence[WriteLine] = ()) -> LevelLine:
     """The level as a decision left it."""
     return LevelLine(
-        **{name: getattr(decision, name) for name in ("view", "parent", "status", "reason", "drift", "round")},
+        view=decision.view,
+        parent=decision.parent,
+        status=decision.status,
+        reason=decision.reason,
+        drift=decision.drift,
+        round=decision.round,
         evaluated_at=decision.decided_at,
         since=since,
         writes=[*writes],

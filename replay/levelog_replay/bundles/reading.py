@@ -1,6 +1,6 @@
 """Reads a bundle: history in one file, to inspect and repeat without cluster, NATS or SQL server."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from hashlib import sha256
 from pathlib import Path
@@ -58,8 +58,8 @@ class Bundle:
     async def ends(self) -> tuple[int, LoggedRecord | None, int]:
         """Sequence from which all records are there, the first of them that is, and sequence of the last."""
         first = self.heading.replaced_until or self.first
-        async with aclosing(self.records()) as records:
-            record = await anext((each async for each in records if each.sequence >= first), None)
+        async with aclosing(self.records(lambda sequence: sequence >= first)) as records:
+            record = await anext(records, None)
         return first, record, self.last
 
     async def resources(self) -> Sequence[str]:
@@ -84,11 +84,12 @@ class Bundle:
             if is_about:
                 yield logged
 
-    async def records(self) -> AsyncGenerator[LoggedRecord]:
-        """All records, in the order of the log."""
+    async def records(self, is_wanted: Callable[[int], bool] = lambda _: True) -> AsyncGenerator[LoggedRecord]:
+        """All records whose sequences are wanted, in the order of the log."""
         for line in self.lines():
             if isinstance(line, RecordLine | UnreadableLine):
-                yield line.logged()
+                if is_wanted(line.sequence):
+                    yield line.logged()
             elif not isinstance(line, Heading):
                 break
 
