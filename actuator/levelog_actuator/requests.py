@@ -1,4 +1,4 @@
-"""An intent as it is sent: decoded, and its request, with guards against another incarnation; its rights, its reply."""
+"""An intent as it is sent: its request, with guards against another incarnation, its rights, and the reply to it."""
 
 import re
 from collections.abc import Callable, Mapping

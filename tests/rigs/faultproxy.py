@@ -1,4 +1,4 @@
-"""An HTTP proxy before an API server that loses, delays, repeats and makes up answers as it is told."""
+"""An HTTP proxy before an API server that loses, holds, repeats and makes up answers as it is told."""
 
 import asyncio
 import ssl

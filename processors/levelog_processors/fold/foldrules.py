@@ -2,7 +2,7 @@
 
 It does no I/O: it reads what it is given, and returns `Changes`, which State takes. It wakes the levels of changed
 parents, receipts and observations; those that read a changed key, State finds. It calls users' index functions, whose
-errors are kept as entries and printed, and filters, whose errors wake the level. Live processors, history, replay and
+errors are kept as entries and logged, and filters, whose errors wake the level. Live processors, history, replay and
 `levelog.testing` all fold with it, so that they agree.
 """
 

@@ -156,14 +156,19 @@ def credential(**status: str) -> str:
     return json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
 
 
-async def test_a_token_in_a_file_is_read_again_while_a_watch_goes_on(
-    server: PickyServer, write: Callable[..., Path], tmp_path: Path
+@pytest.mark.parametrize("is_inline", [True, False])
+async def test_a_token_is_read_again_while_a_watch_goes_on(
+    server: PickyServer, write: Callable[..., Path], tmp_path: Path, is_inline: bool
 ) -> None:
-    file = tmp_path / "token"
-    file.write_text("one\n")  # as editors and `echo` leave it
+    def give(token: str) -> Path:
+        """In the kubeconfig, or in a file that it names."""
+        file = tmp_path / "token"
+        file.write_text(f"{token}\n")  # as editors and `echo` leave it
+        return write({"token": token} if is_inline else {"tokenFile": str(file)})
+
     server.accepts = lambda token, _: token == "one"
     async with (
-        await connect(write({"tokenFile": str(file)})) as client,
+        await connect(give("one")) as client,
         client.stream("/watch") as lines,
     ):
         server.tell(b"before")
@@ -171,7 +176,7 @@ async def test_a_token_in_a_file_is_read_again_while_a_watch_goes_on(
         server.accepts = lambda token, _: token == "two"
         with pytest.raises(ApiError, match="401"):
             await client.request("POST", "/write", body=b"{}")
-        file.write_text("two\n")
+        give("two")
         for _ in range(3):
             assert (await client.request("POST", "/write", body=b"{}")).status == 200
         server.tell(b"after")
