@@ -1,4 +1,4 @@
-"""Stores in the rows of intents what calls did, and what is to be tried again, of writes too.
+"""Stores in the rows of intents what calls did, and which calls and writes are to be tried again.
 
 The receipt of a write does not pass here: it goes to the log at once, by the relay. What is stored is handed on
 (`on_stored`): the receipt of a call goes to the relay from there. Where an intent that is to be tried again is one that
@@ -34,6 +34,7 @@ class StoredResults(Struct, frozen=True, kw_only=True):
     """When storing them began, by the clock of the event loop."""
     receipts: Sequence[ReceiptNoted]
     later: Sequence[Later]
+    """Also those whose claims had ended, which are not stored."""
     is_awaited: bool
     """Some other intent waits for one of the targets."""
 

@@ -105,7 +105,7 @@ class Recorder:
         self._application = application
         self._resource = status.watched.resource
         self._unnamed = 0
-        """Objects whose names cannot be read, since the list under way began."""
+        """Objects whose names cannot be read, since the last list began."""
 
     @property
     def _watched(self) -> WatchedResource:
@@ -136,11 +136,11 @@ class Recorder:
             return version, self.unreadable(body, f"it cannot be recorded: {type(error).__name__}")
 
     def unreadable(self, body: bytes, error: str) -> Message:
-        """The message for an object that cannot be recorded; an empty body: a watch line without an object."""
+        """The message for an object that cannot be recorded; `body` is empty for a line that cannot be read."""
         named = name_of(body)
         key = self._key(*named) if named is not None and is_recordable(*named) else None
         self._status.skipped += 1
-        self._unnamed += named is None  # one whose name is not recordable does not count: it is never held, nor swept
+        self._unnamed += named is None  # may be any that is held: the list sweeps none then; a bad name is never held
         log.error("object not recorded: %s", error, extra={"resource": str(self._watched), "object": str(key or "")})
         partition = Partition(0) if key is None else partition_of(key, self._writer.partitions)
         record = ObjectUnreadable(resource=self._resource, key=key, error=error, time=_now())
@@ -201,7 +201,7 @@ class Recorder:
 def trim(body: bytes, *, api_version: str = "", kind: str = "") -> Trimmed:
     """Cut an object. `api_version` and `kind` are put in where it has no kind, as items of lists have none.
 
-    Raises RecordError if it lacks a name, a uid or a numeric resourceVersion, which is all that the error may quote.
+    Raises RecordError if it cannot be recorded; of the object's values, that quotes a wrong resourceVersion alone.
     """
     try:
         found = _objects.decode(body)

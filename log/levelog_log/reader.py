@@ -178,7 +178,10 @@ class Reader:
         return batch
 
     async def find_end(self) -> Sequence:
-        """Sequence of the last record of the log now, after a check of what was read. Raises like `next_batch`."""
+        """Sequence of the last record of the log now, after a check of what was read.
+
+        Raises like `next_batch`, and Unavailable.
+        """
         read_to = max(self._seen_to, self._trail.read_to)
         state = await self.stream.state()
         self._trail.check(state.first_seq, state.last_seq, read_to=read_to, is_reading=True)
@@ -410,7 +413,7 @@ class Reader:
 
 
 async def read_up_to_now(stream: LogStream, subject: str, *, start: Sequence = FIRST) -> AsyncGenerator[LoggedRecord]:
-    """The records of a subject that are in the log now, from a position on, in order. Raises as `Reader.next_batch`."""
+    """The records of a subject that are in the log now, from a position on, in order. Raises as `Reader.find_end`."""
     last = await stream.last_record(subject)
     if last is None or last.sequence < start:
         return

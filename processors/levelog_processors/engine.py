@@ -230,7 +230,7 @@ class Engine:
     async def notice(self) -> Collection[ViewParent]:
         """Take what other processes ask for, their levels that are looked up here, and the time. Raises CommitsLost.
 
-        Returns pairs of handlers and objects that are no levels: their calls leave no records.
+        Returns whom else they ask for, pairs of handler and object: no levels, but calls that leave no records.
         """
         moment, calls = await self.tables.notice(self.state)
         self.clock.look(moment)
@@ -248,8 +248,8 @@ class Engine:
         """Decide on up to `most` due levels at once, at `now` or else by the database's clock.
 
         One level of a suspected view comes on top, and those whose functions have returned; `leaving` are levels to
-        leave alone. Writes what records have ended too; objects and entries wait for `flush`, unless
-        `State.is_pressing`.
+        leave alone. Writes what records have ended too, if any view is ready; objects and entries wait for `flush`,
+        unless `State.is_pressing`.
         """
         state, acting = self.state, self.acting
         views = frozenset(deciding_views(self._program, self.readiness.views))
@@ -276,7 +276,7 @@ class Engine:
         )
 
     async def _returned(self) -> list[Acted]:
-        """Levels whose slow functions have returned; those that would see something else now are called again."""
+        """Levels whose slow functions have returned, but not those that would see something else now: they stay due."""
         returned = self.acting.returned(self.epochs)
         await self.evaluator.refill(self.state, {look.facts.name[1] for look, _ in returned})
         return [each for each in returned if self.state_reader.is_as_seen(each[0])]

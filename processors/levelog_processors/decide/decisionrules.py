@@ -3,8 +3,8 @@
 `Facts` (facts.py) say whether the view is called; an `Outlook` adds what that saw. `must_act` tells whether the
 reconcile function is called for it; `left_to_write` and `is_withheld`, which of its intents go on. `conclude` turns the
 outlook and the round, if there was one, into a `Decided`: the rows to commit. Nothing here calls a user's function,
-reads a clock or a table, or writes. There are two times: the functions of a level saw `facts.now`; `now` is that of the
-batch which concludes it, as a rule a later one where a function outlasted its own.
+reads a clock or a table, or writes. There are two times: `facts.now`, that of the batch which looked at the level and
+called its functions, and `now`, that of the batch which concludes it: another one if a function outlasted the first.
 """
 
 import sys
@@ -40,7 +40,7 @@ HANGS_AT: Final = 3
 
 
 def must_act(look: Outlook) -> bool:
-    """Tell whether to call the reconcile function: drift, nothing under way, and news, a tick, or writes to note.
+    """Tell whether to call the reconcile function: drift, nothing under way, and news, a tick, or a done round to note.
 
     News alone does not do it while the level rests, since somebody keeps undoing its writes.
     """

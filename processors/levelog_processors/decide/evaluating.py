@@ -29,7 +29,7 @@ from levelog_store.rows import IndexKey, StoredObject, ViewParent, is_of_levels,
 
 
 class Evaluator:
-    """Calls the views of levels, and reads in SQL what decisions on them need. Raises Unavailable."""
+    """Calls the views of levels, and reads in SQL what decisions on them need. Raises Unavailable, CommitsLost."""
 
     def __init__(self, tables: Tables, program: Program, redactor: Redactor) -> None:
         self._tables = tables
@@ -44,7 +44,8 @@ class Evaluator:
     ) -> tuple[list[Outlook], list[ViewParent]]:
         """Look at the levels, and call the views that may see something else.
 
-        Returns the looks, and the levels left for the next batch, since their view takes long; the view has no other.
+        Returns the looks, and the levels left for the next batch: a view that took too long is not called again in
+        this one. Levels that the view does not have any more are in neither.
         """
         state, named = state_reader.state, [(wake.view, wake.parent) for wake in wakes]
         await self.refill(state, {wake.parent for wake in wakes})

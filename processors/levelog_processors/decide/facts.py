@@ -261,7 +261,7 @@ class Round(Struct, frozen=True, kw_only=True):
     """Targets that are not deleted while an index fails for an object."""
     error: str = ""
     is_called: bool = True
-    """False: the call before still hangs, so that this one was not made and does not count."""
+    """False: the call before still hangs, so that this one was not made: an attempt, but no round."""
 
     @property
     def is_awaited(self) -> bool:

@@ -44,7 +44,8 @@ class Fold:
     """Folds a part of a batch, in the order of the log, on top of what State holds of its objects; used once.
 
     A record is compared with what is held of its object (`_see`); the newest record of each object becomes its row
-    (`_change_object`); the row gives entries; row and entries wake levels. Calls for ended incarnations are forgotten.
+    (`_change_object`), which gives entries, and wakes the object's levels. Receipts and observations wake their levels.
+    Calls for ended incarnations are forgotten.
     """
 
     def __init__(self, program: Program, application: str, prior: PriorState) -> None:
@@ -165,7 +166,7 @@ class Fold:
                 raise TypeError("a finished list is folded by Fold.sweep")
 
     def _begin(self, logged: LoggedRecord, record: HistoryReverted | SyncStarted, before: SyncRow | None) -> None:
-        """If history went back, or a list in a newer API version began, block the readers until a list is complete."""
+        """Note, if history went back or a list in a newer API version began, that State has to block the views."""
         resource = str(record.resource)
         if isinstance(record, HistoryReverted):
             reason = f"the history of {resource} went back, as after a restore of etcd: it has not been listed since"

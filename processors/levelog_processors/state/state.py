@@ -35,7 +35,7 @@ class State(Contents):
     """The fold of all partitions up to a position, and the levels that rest on it.
 
     `fold` tells what records change, and changes nothing; `apply` takes those changes. `take` takes a decision before
-    its commit. `recall` takes changes of records that levels were decided on before: their objects and entries, and
+    its commit. `recall` takes changes of records that the levels in SQL have taken in already: objects and entries, and
     which levels are to be decided anew. `tables.py` and `evaluating.py` put in what SQL has of other processes' levels.
     """
 
@@ -82,7 +82,7 @@ class State(Contents):
         Wakes and drops levels of views that are to be decided `anew`, and wakes those not decided on by changed code.
         """
         for place in self.readers.keys() & changes.keys.keys():
-            del changes.keys[place]  # the tables have its version, however records fall into batches now
+            del changes.keys[place]  # levels rest on its version in SQL; in other batches it would be another
         self._hold(changes)
         self._go([level for level in changes.gone if level[0] in anew], is_leased=True)
         self.ask({level: wake for level, wake in changes.wakes.items() if level[0] in anew or level in self.outdated})
@@ -100,7 +100,7 @@ class State(Contents):
         wakes = self._woken(changes)
         if is_leased:
             self._end(changes)
-            # after a crash, these records are folded beside levels that are ahead of them, and do not tell this again
+            # a restart takes these records by `recall`, which finds no orphans, nor which receipts of calls are old
             self.is_pressing |= bool(orphans) or any(each.record.verb == "call" for each in changes.receipts)
         else:  # by its filters an object may have other levels now, on which its own process has decided already
             self.wake_lookups(self._looked_up(changes), wakes)
@@ -156,9 +156,10 @@ class State(Contents):
                 self.ends.levels.pop(level, None)
 
     def _woken(self, changes: Changes) -> dict[ViewParent, Wake]:
-        """Leased levels whose parent, or a key that they read, or a target that they wrote, records have changed.
+        """Leased levels to wake: what the fold names, readers of changed and replaced things, writers of targets.
 
-        A wake is an end if nothing but the level's own writes caused it, an echo if these show before their receipts.
+        A wake is an end if all its causes are receipts of the level's writes, or records of targets that it is writing
+        to, whoever changed them; an echo if all are such records, and no receipt of these writes was folded before.
         """
         wakes = Changes(wakes=dict(changes.wakes))
         for each in changes.replaced:

@@ -65,7 +65,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 
 class Executor:
-    """Makes the calls of one process, or those without records."""
+    """Makes the calls of an actuator, or of a processor's timers, or of its record handlers."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Executor:
         self._on_late_return(key)
 
     def failure(self, attempt: Attempt, error: Exception) -> Failure:
-        """What follows from an error of an attempt; logs one that the function did not raise on purpose."""
+        """What follows from an error of an attempt; logs one that is neither raised on purpose nor a HandlerFault."""
         of, limits = attempt.of, attempt.of.limits
         text, delay = words_for(of.title, error), limits.backoff
         is_limited, is_counted, did_nothing = True, True, False

@@ -3,11 +3,11 @@
 Each function runs in the transaction of its caller, who commits it before anything is sent, so that no two actuators
 send one intent. Nothing here sends, or says what came of an intent: that is `outcomes.py`.
 
-`pending`: nothing took effect, or a call has used up its attempts; a processor may withdraw it, and until then it is
-claimed again. `claimed`: held, or given back in doubt, without an owner: a request may have taken effect, and the next
-claimant reads the target before it writes. `due_at` is when an intent may be claimed, NULL for at once; while somebody
-holds it, the end of the claim; for a written one, since when the log should show it. `expires_at` is the end of the
-claim, or when the intent was given back. All times are the database's.
+`pending`: a processor may withdraw it, and until then it is claimed again: nothing took effect, or it is a call that
+was tried often enough. `claimed`: held, or given back in doubt, without an owner: a request may have taken effect, and
+the next claimant reads the target before it writes. `due_at` is when an intent may be claimed, NULL for at once; while
+somebody holds it, the end of the claim; for a written one, since when the log should show it. `expires_at` is the end
+of the claim, or when the intent was given back. All times are the database's.
 
 States are literals in statements, not parameters: only from literals can a planner prove that a partial index holds all
 rows in question.
@@ -157,7 +157,7 @@ async def claim(
     without: Collection[str] = (),
     without_calls: Collection[str] = (),
 ) -> list[ClaimedIntent]:
-    """Claim due intents, at most one for each target, the earliest; no two callers get the same one.
+    """Claim due intents, at most one for each target, the one whose turn it is; no two callers get the same.
 
     If there are more than the `limit`, it claims those of each namespace in turn.
 
