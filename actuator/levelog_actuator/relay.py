@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct, field
 
 from levelog.absence import level_of
-from levelog.effects import GROUP, Call
-from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_write, title_of
+from levelog.effects import Call
+from levelog.handlers.callnames import NOT_CALLED, call_target, only_notes, shown_write, title_of
 from levelog.handlers.indexers import called_parent
 from levelog_actuator.outbox import Outbox
 from levelog_actuator.results import Ended
@@ -271,7 +271,7 @@ def _again(stored: calls.StoredCall, application: Application) -> ReceiptNoted:
         parent_uid=Uid(msgspec.json.decode(stored.key, type=str)),
         round=0,
         verb="call",
-        target=ObjectKey(group=GROUP, resource=effect, namespace=parent.namespace, name=parent.name),
+        target=call_target(operator, effect, parent.namespace, parent.name),
         outcome="written",
         attempts=0,
         call=CallNoted(name=call.name, request=call.request, result=call.result),

@@ -3,8 +3,10 @@
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog.effects import GROUP, EffectHandler
+from levelog.handlers.callnames import call_target
 from levelog.intents import Intent, addressed_event
 from levelog.resources import EVENTS, ResourceType
 from levelog_base.errors import OperatorError
@@ -71,15 +73,13 @@ def refuse_stray(view: BoundView, parent: StoredObject, each: Aimed) -> None:
 
 
 def _called(view: BoundView, parent: StoredObject, intent: Intent, handler: EffectHandler) -> ObjectKey:
-    """The target of a call, `page.effects/default/shop:webs`: calls of one effect, parent and name are in order.
+    """The target of a call: calls of one effect, parent and name are in order.
 
-    A deleted object keeps its name there, so that the call for its deletion follows the calls for its changes. The
-    operator is in the name: a call that fails or lasts must not hold up what another operator calls alike.
+    A deleted object keeps its name there, so that the call for its deletion follows the calls for its changes.
     """
     of = parent.name.removesuffix(f":{parent.uid}") if view.handler.is_of_deleted else parent.name
-    name, own = f"{of}:{view.operator}", intent.options.name
-    name = f"{name}:{own}" if own and own not in handler.in_line else name
-    return ObjectKey(group=GROUP, resource=handler.name, namespace=parent.namespace, name=name)
+    target, own = call_target(view.operator, handler.name, parent.namespace, of), intent.options.name
+    return replace(target, name=f"{target.name}:{own}") if own and own not in handler.in_line else target
 
 
 def place_of_call(target: str, name: str) -> str:

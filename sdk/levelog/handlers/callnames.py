@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from levelog.effects import GROUP
+from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import CallNoted, ReceiptNoted
 
 HANDLED: Final = "_handled"
@@ -33,6 +34,14 @@ def kind_and_name(view: str, effect: str) -> tuple[str, str]:
 def title_of(view: str, target: str) -> str:
     """`handler provision`, of the target of a call."""
     return " ".join(kind_and_name(view, target.partition("/")[0].removesuffix(f".{GROUP}")))
+
+
+def call_target(operator: str, effect: str, namespace: str, parent: str) -> ObjectKey:
+    """The target of calls of an effect for a parent, `page.effects/default/shop:webs`; a call's own name may follow.
+
+    The operator is in it: a call that fails or lasts must not hold up what another operator calls alike.
+    """
+    return ObjectKey(group=GROUP, resource=effect, namespace=namespace, name=f"{parent}:{operator}")
 
 
 def shown_write(view: str, verb: str, target: str) -> str:
