@@ -73,8 +73,8 @@ class Fold:
         """Fold `SyncFinished` records: objects `held` of a partition and resource that the list left out are deleted.
 
         Where a view handles deletions, the last body held is kept. No late record up to the list's version revives
-        them; in a namespace that is watched no more, none older than the version held. Lists of two ingesters
-        interleave; each counts by itself.
+        them; in a namespace that is watched no more, the version held may come back, and older ones may not. Lists of
+        two ingesters interleave; each counts by itself.
         """
         for logged in records:
             self._advance(logged)
